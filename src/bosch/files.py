@@ -1,0 +1,72 @@
+"""Reading files as data, and writing them so that a reader never sees half of one."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bosch.errors import BoschError
+
+MAX_JSON_BYTES = 64 * 2**20
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file of at most 64 MiB; NaN and infinities are refused, as JSON has none.
+
+    Raises:
+        BoschError: the file is missing, unreadable, too large, or not JSON.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_JSON_BYTES:
+            raise BoschError(f"the file is {size} bytes, expected at most {MAX_JSON_BYTES}")
+        return json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise BoschError(f"cannot read it: {error.strerror or error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise BoschError(f"not valid JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise BoschError(f"not valid JSON: {name} is not a number")
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON atomically: the file is either the old one or the whole new one.
+
+    Raises:
+        BoschError: the file cannot be written; the path and the reason are named.
+    """
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically.
+
+    Raises:
+        BoschError: the file cannot be written; the path and the reason are named.
+    """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically, through a temporary file beside it.
+
+    Raises:
+        BoschError: the file cannot be written; the path and the reason are named.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)

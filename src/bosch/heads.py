@@ -1,0 +1,249 @@
+"""The two value objects that everything else speaks in: which heads a model has, and which of them slide.
+
+A *unit* is what is switched: one KV group (with multi-head attention, one head). A `HeadLayout` says which units a
+model has; a `HeadMask` says of each unit whether it keeps full attention or slides, and with which window.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bosch.errors import BoschError
+from bosch.files import read_json, write_json
+
+MASK_SCHEMA = "bosch.mask/1"
+MAX_LAYERS = 10_000
+MAX_UNITS_PER_LAYER = 10_000
+
+Unit = tuple[int, int]
+"""(layer, KV head), both counted from 0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadLayout:
+    """How many units each layer of a model has.
+
+    Args:
+        units_per_layer: for each layer of the model, its number of KV groups; 0 for a layer that is not eligible
+            because it is already sliding, linear or latent.
+
+    Raises:
+        BoschError: a count is not an integer in 0..10000, or there is no layer.
+    """
+
+    units_per_layer: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.units_per_layer) <= MAX_LAYERS:
+            raise BoschError(f"a layout needs 1 to {MAX_LAYERS} layers, got {len(self.units_per_layer)}")
+        for layer, count in enumerate(self.units_per_layer):
+            if type(count) is not int or not 0 <= count <= MAX_UNITS_PER_LAYER:
+                raise BoschError(
+                    f"layer {layer} has {count!r} units; expected an integer from 0 to {MAX_UNITS_PER_LAYER}"
+                )
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model, eligible or not."""
+        return len(self.units_per_layer)
+
+    @property
+    def num_units(self) -> int:
+        """Units of the whole model: the paper's N."""
+        return sum(self.units_per_layer)
+
+    @property
+    def eligible_layers(self) -> tuple[int, ...]:
+        """Layers that have at least one unit, bottom first."""
+        return tuple(layer for layer, count in enumerate(self.units_per_layer) if count)
+
+    def units(self) -> Iterator[Unit]:
+        """All units, bottom layer first."""
+        return ((layer, head) for layer, count in enumerate(self.units_per_layer) for head in range(count))
+
+    def num_localized(self, ratio: float) -> int:
+        """Units that every method localizes at a ratio: `ceil(rho * N)`.
+
+        Raises:
+            BoschError: the ratio lies outside [0, 1].
+        """
+        return quota(ratio, self.num_units)
+
+    def __str__(self) -> str:
+        counts = sorted(set(self.units_per_layer))
+        if len(counts) == 1:
+            return f"{self.num_layers} layers x {counts[0]} KV heads"
+        return f"{self.num_layers} layers with {', '.join(map(str, self.units_per_layer))} KV heads"
+
+
+def quota(ratio: float, count: int) -> int:
+    """`ceil(ratio * count)`, safe against a ratio like 0.1 * 3 that lies a rounding error above its exact value.
+
+    Raises:
+        BoschError: the ratio is not a number in [0, 1].
+    """
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+        raise BoschError(f"the ratio must be a number from 0 (all full) to 1 (all sliding), got {ratio!r}")
+    return math.ceil(round(ratio * count, 9))
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadMask:
+    """Which units keep full attention (True, the paper's z = 1) and which slide (False), and how they slide.
+
+    Args:
+        layout: the model's units.
+        full: for each layer, one boolean per unit; True = full attention.
+        window: W, in tokens: a sliding query at position t sees keys j with t - W < j <= t, itself included.
+        sinks: k, in tokens: the first k tokens of a sequence stay visible to sliding units as well.
+
+    Raises:
+        BoschError: the shape does not follow the layout, an entry is not a boolean, the window is not an integer of
+            at least 1, or the sinks are not an integer of at least 0.
+    """
+
+    layout: HeadLayout
+    full: tuple[tuple[bool, ...], ...]
+    window: int
+    sinks: int = 0
+
+    def __post_init__(self) -> None:
+        shape = tuple(len(row) for row in self.full)
+        if shape != self.layout.units_per_layer:
+            raise BoschError(f"the mask has {_shape_text(shape)}, but the model has {self.layout}")
+        for layer, row in enumerate(self.full):
+            for head, value in enumerate(row):
+                if type(value) is not bool:
+                    raise BoschError(
+                        f"unit ({layer}, {head}) of the mask is {value!r}; expected true (full) or false (sliding)"
+                    )
+        if type(self.window) is not int or self.window < 1:
+            raise BoschError(f"the window must be an integer of at least 1 token, got {self.window!r}")
+        if type(self.sinks) is not int or self.sinks < 0:
+            raise BoschError(
+                f"the number of sinks must be an integer of at least 0 tokens, got {self.sinks!r}"
+            )
+
+    @classmethod
+    def all_full(cls, layout: HeadLayout, window: int, sinks: int = 0) -> "HeadMask":
+        """The original model."""
+        return cls(layout, tuple((True,) * count for count in layout.units_per_layer), window, sinks)
+
+    @classmethod
+    def all_sliding(cls, layout: HeadLayout, window: int, sinks: int = 0) -> "HeadMask":
+        """Every unit sliding."""
+        return cls(layout, tuple((False,) * count for count in layout.units_per_layer), window, sinks)
+
+    @property
+    def localized(self) -> frozenset[Unit]:
+        """The sliding units, as (layer, KV head)."""
+        return frozenset(unit for unit in self.layout.units() if not self[unit])
+
+    @property
+    def num_localized(self) -> int:
+        """How many units slide."""
+        return sum(self.localized_per_layer)
+
+    @property
+    def localized_per_layer(self) -> tuple[int, ...]:
+        """How many units of each layer slide."""
+        return tuple(row.count(False) for row in self.full)
+
+    @property
+    def ratio(self) -> float:
+        """Share of units that slide: the paper's rho(z). 0 for a layout without units."""
+        return self.num_localized / self.layout.num_units if self.layout.num_units else 0.0
+
+    def __getitem__(self, unit: Unit) -> bool:
+        layer, head = unit
+        return self.full[layer][head]
+
+    def assign(self, values: Mapping[Unit, bool]) -> "HeadMask":
+        """A copy in which the given units are full (True) or sliding (False)."""
+        rows = [list(row) for row in self.full]
+        for (layer, head), value in values.items():
+            rows[layer][head] = value
+        return dataclasses.replace(self, full=tuple(tuple(row) for row in rows))
+
+    def localize(self, units: Iterable[Unit]) -> "HeadMask":
+        """A copy in which the given units slide as well."""
+        return self.assign(dict.fromkeys(units, False))
+
+    def first_difference(self, other: "HeadMask") -> int:
+        """The lowest layer in which two masks differ; the number of layers where they are equal."""
+        for layer, (row, other_row) in enumerate(zip(self.full, other.full, strict=True)):
+            if row != other_row:
+                return layer
+        return self.layout.num_layers
+
+    def key(self) -> str:
+        """The bits as text, one character a unit (1 = full), layers separated by dots: a stable name for a mask."""
+        return ".".join("".join("01"[value] for value in row) for row in self.full)
+
+    def to_json(self, provenance: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The mask as plain data, with where it came from."""
+        return {
+            "schema": MASK_SCHEMA,
+            "num_layers": self.layout.num_layers,
+            "units_per_layer": list(self.layout.units_per_layer),
+            "window": self.window,
+            "sinks": self.sinks,
+            "ratio": self.ratio,
+            "full": [list(row) for row in self.full],
+            "provenance": dict(provenance or {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, layout: HeadLayout | None = None) -> "HeadMask":
+        """A mask from plain data; with a layout, only a mask made for that layout is accepted.
+
+        Raises:
+            BoschError: anything is missing, of the wrong type, out of range, or of another model shape.
+        """
+        if not isinstance(data, dict) or data.get("schema") != MASK_SCHEMA:
+            found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+            raise BoschError(
+                f"not a mask file: expected an object with schema {MASK_SCHEMA!r}, found {found!r}"
+            )
+        missing = sorted({"units_per_layer", "window", "sinks", "full"} - data.keys())
+        if missing:
+            raise BoschError(f"the mask file lacks {', '.join(missing)}")
+        counts, rows = data["units_per_layer"], data["full"]
+        if (
+            not isinstance(counts, list)
+            or not isinstance(rows, list)
+            or not all(isinstance(row, list) for row in rows)
+        ):
+            raise BoschError("the mask file's units_per_layer must be a list and its full a list of lists")
+        found_layout = HeadLayout(tuple(counts))
+        if layout is not None and found_layout != layout:
+            raise BoschError(
+                f"the mask was made for a model with {found_layout}, but this model has {layout}"
+            )
+        return cls(found_layout, tuple(tuple(row) for row in rows), data["window"], data["sinks"])
+
+    def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
+        """Write `mask.json`, atomically."""
+        write_json(path, self.to_json(provenance))
+
+    @classmethod
+    def load(cls, path: Path, layout: HeadLayout | None = None) -> "HeadMask":
+        """Read a mask file as data; nothing in it is executed.
+
+        Raises:
+            BoschError: the file cannot be read, is not JSON, or is refused by `from_json`; the path is named.
+        """
+        try:
+            return cls.from_json(read_json(path), layout)
+        except BoschError as error:
+            raise BoschError(f"{path}: {error}") from None
+
+    def __str__(self) -> str:
+        return f"{self.num_localized} of {self.layout.num_units} units sliding (ratio {self.ratio:.3f}, window {self.window})"
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return f"rows of {json.dumps(list(shape))} units in {len(shape)} layers"
