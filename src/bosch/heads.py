@@ -123,9 +123,7 @@ class HeadMask:
         if type(self.window) is not int or self.window < 1:
             raise BoschError(f"the window must be an integer of at least 1 token, got {self.window!r}")
         if type(self.sinks) is not int or self.sinks < 0:
-            raise BoschError(
-                f"the number of sinks must be an integer of at least 0 tokens, got {self.sinks!r}"
-            )
+            raise BoschError(f"the number of sinks must be an integer of at least 0 tokens, got {self.sinks!r}")
 
     @classmethod
     def all_full(cls, layout: HeadLayout, window: int, sinks: int = 0) -> "HeadMask":
@@ -205,24 +203,16 @@ class HeadMask:
         """
         if not isinstance(data, dict) or data.get("schema") != MASK_SCHEMA:
             found = data.get("schema") if isinstance(data, dict) else type(data).__name__
-            raise BoschError(
-                f"not a mask file: expected an object with schema {MASK_SCHEMA!r}, found {found!r}"
-            )
+            raise BoschError(f"not a mask file: expected an object with schema {MASK_SCHEMA!r}, found {found!r}")
         missing = sorted({"units_per_layer", "window", "sinks", "full"} - data.keys())
         if missing:
             raise BoschError(f"the mask file lacks {', '.join(missing)}")
         counts, rows = data["units_per_layer"], data["full"]
-        if (
-            not isinstance(counts, list)
-            or not isinstance(rows, list)
-            or not all(isinstance(row, list) for row in rows)
-        ):
+        if not isinstance(counts, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
             raise BoschError("the mask file's units_per_layer must be a list and its full a list of lists")
         found_layout = HeadLayout(tuple(counts))
         if layout is not None and found_layout != layout:
-            raise BoschError(
-                f"the mask was made for a model with {found_layout}, but this model has {layout}"
-            )
+            raise BoschError(f"the mask was made for a model with {found_layout}, but this model has {layout}")
         return cls(found_layout, tuple(tuple(row) for row in rows), data["window"], data["sinks"])
 
     def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
@@ -242,7 +232,8 @@ class HeadMask:
             raise BoschError(f"{path}: {error}") from None
 
     def __str__(self) -> str:
-        return f"{self.num_localized} of {self.layout.num_units} units sliding (ratio {self.ratio:.3f}, window {self.window})"
+        share = f"{self.num_localized} of {self.layout.num_units} units sliding"
+        return f"{share} (ratio {self.ratio:.3f}, window {self.window})"
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:
