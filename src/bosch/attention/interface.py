@@ -1,0 +1,242 @@
+"""Search mode (paper B.2): one attention function for every layer of every family, and the masks it follows.
+
+transformers lets a model call any attention function that is registered by name. Ours splits the KV groups of a layer
+into full and sliding ones, runs one kernel on each and puts the outputs back in their places. No weight is touched;
+what a layer does is a small object on its attention module, so that switching masks costs nothing.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import prepare_padding_mask, sdpa_mask
+
+from bosch.attention.kernels import AttentionCall, attend
+from bosch.errors import BoschError
+
+IMPLEMENTATION = "bosch"
+STATE = "bosch_attention"
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyValue:
+    """Keys and values of one layer: (B, G, T, D) and (B, G, T, Dv), rotary positions applied to the keys."""
+
+    key: Tensor
+    value: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionState:
+    """What one layer's attention does during a pass.
+
+    Args:
+        full: per KV group, True = full attention, False = sliding; None leaves the layer as the model has it.
+        window: W of the sliding groups, in tokens, the query's own position included.
+        sinks: first real tokens of each row that sliding groups see as well.
+        past: keys and values of the tokens before the given ones.
+        keys: keys and values of all tokens, in place of those computed from the given ones.
+        positions: (B, Tq) int64, the position of each query among the keys; None: the queries are the last ones.
+    """
+
+    full: tuple[bool, ...] | None = None
+    window: int | None = None
+    sinks: int = 0
+    past: KeyValue | None = None
+    keys: KeyValue | None = None
+    positions: Tensor | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """One call of the attention function, as an observer sees it; queries are (B, H, T, D)."""
+
+    module: nn.Module
+    query: Tensor
+    keys: KeyValue
+    native_window: int | None
+
+
+Observer = Callable[[Observation], None]
+_observer: contextvars.ContextVar[Observer | None] = contextvars.ContextVar("attention_observer", default=None)
+
+
+@contextlib.contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Show every attention call inside the block to the observer, before it is computed."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+@contextlib.contextmanager
+def hybrid_attention(model: PreTrainedModel) -> Iterator[None]:
+    """Let the model's layers call our attention function inside the block; afterwards the model is as it was.
+
+    Raises:
+        BoschError: the model's family does not route its attention through transformers' attention interface.
+    """
+    configs = {
+        id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)
+    }
+    before = [(config, config._attn_implementation_internal) for config in configs.values()]
+    try:
+        if model._can_set_attn_implementation():
+            model.set_attn_implementation(IMPLEMENTATION)
+        if model.get_decoder().config._attn_implementation != IMPLEMENTATION:
+            raise BoschError(
+                f"{type(model).__name__} does not route its attention through transformers' attention interface, "
+                "so its heads cannot be switched; expected a family that does, such as Llama, Qwen or Gemma"
+            )
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that transformers calls.
+
+    Args:
+        module: the layer's attention module; an `AttentionState` on it says which groups slide.
+        query: (B, H, Tq, D).
+        key: (B, G, Tk, D); value: (B, G, Tk, Dv).
+        attention_mask: None, or (B, Tk) bool with True for real tokens, or (B or 1, 1, Tq, Tk) as bool or additive.
+        scaling: factor on the logits; D ** -0.5 unless given.
+        sliding_window: the layer's own window, in tokens; sliding groups are cut by both windows.
+        softcap: logits become softcap * tanh(logits / softcap).
+        s_aux: (H,) learned attention sinks: one more softmax column without a value.
+
+    Returns:
+        (B, Tq, H, Dv) and None: the attention probabilities are never formed.
+
+    Raises:
+        BoschError: dropout, a bidirectional layer, a biased 4-D mask, or sinks where the first tokens cannot be found.
+    """
+    state: AttentionState = getattr(module, STATE, None) or AttentionState()
+    if dropout:
+        raise BoschError(f"attention dropout is {dropout}, expected 0: put the model in eval mode")
+    if getattr(module, "is_causal", True) is False:
+        raise BoschError(f"{type(module).__name__} is not causal; only decoder layers have heads that can slide")
+    if state.past is not None:
+        key, value = torch.cat([state.past.key, key], dim=2), torch.cat([state.past.value, value], dim=2)
+    if state.keys is not None:
+        key, value = state.keys.key, state.keys.value
+    if observer := _observer.get():
+        observer(Observation(module, query, KeyValue(key, value), sliding_window))
+
+    padding, allowed, positions = _visibility(attention_mask, state)
+    if state.sinks and (allowed is not None or (sliding_window and query.shape[2] != key.shape[2])):
+        raise BoschError(
+            f"{state.sinks} sinks were asked for, but the first tokens of the sequences cannot be found under "
+            "packed sequences or a sliding cache; expected 0 sinks there"
+        )
+    num_groups = key.shape[1]
+    grouped_query = query.unflatten(1, (num_groups, -1))
+    native = AttentionCall(
+        scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        window=sliding_window,
+        softcap=softcap,
+        sink_logits=None if s_aux is None else s_aux.view(num_groups, -1),
+        padding=padding,
+        positions=positions,
+        allowed=allowed,
+    )
+    if state.full is None or all(state.full):
+        output = attend(grouped_query, key, value, native)
+    else:
+        output = _split_attention(grouped_query, key, value, native, state)
+    return output.flatten(1, 2).transpose(1, 2), None
+
+
+def _split_attention(query: Tensor, key: Tensor, value: Tensor, native: AttentionCall, state: AttentionState) -> Tensor:
+    """Attention of a layer with sliding groups: each set of groups through its own kernel, outputs in place."""
+    assert state.full is not None
+    assert state.window is not None
+    window = min(state.window, native.window or state.window)
+    local = dataclasses.replace(native, window=window, sinks=state.sinks)
+    if not any(state.full):
+        return attend(query, key, value, local)
+    output = query.new_empty(*query.shape[:-1], value.shape[-1])
+    for kind, call in ((True, native), (False, local)):
+        groups = torch.tensor([g for g, full in enumerate(state.full) if full is kind], device=query.device)
+        if call.sink_logits is not None:
+            call = dataclasses.replace(call, sink_logits=call.sink_logits[groups])
+        part = attend(*(tensor.index_select(1, groups) for tensor in (query, key, value)), call)
+        output = output.index_copy(1, groups, part) if part.requires_grad else output.index_copy_(1, groups, part)
+    return output
+
+
+def _visibility(
+    attention_mask: Tensor | None, state: AttentionState
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """What a model's mask argument says: padding (B, Tk), or allowed (B, 1, Tq, Tk) with the queries' positions."""
+    if attention_mask is None or attention_mask.ndim == 2:
+        return attention_mask, None, state.positions
+    allowed = attention_mask
+    if allowed.dtype != torch.bool:
+        if bool(((allowed != 0) & (allowed > -1e4)).any()):
+            raise BoschError("a 4-D attention mask with biases was given; expected zeros and large negative numbers")
+        allowed = allowed == 0
+    allowed = allowed[:, :1]
+    keys = torch.arange(allowed.shape[-1], device=allowed.device)
+    own_position = (allowed * keys).amax(-1)[:, 0]  # a query's own key is the last one that it sees
+    return None, allowed, own_position
+
+
+def mask_forward(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    attention_mask: Tensor | None = None,
+    allow_is_causal_skip: bool = True,
+    **options: Any,
+) -> Tensor | None:
+    """The mask function that goes with the attention function.
+
+    Returns:
+        None where nothing is padded, (B, Tk) bool where something is, and the whole (B, 1, Tq, Tk) bool where the rule
+        is not the plain causal one: packed sequences, block masks, static caches. Without a mask function of the same
+        name, transformers would hand us no padding at all.
+    """
+    static_cache = isinstance(q_offset, Tensor) or kv_offset + kv_length != q_offset + q_length
+    if not allow_is_causal_skip or static_cache:
+        return sdpa_mask(
+            batch_size=batch_size,
+            q_length=q_length,
+            kv_length=kv_length,
+            q_offset=q_offset,
+            kv_offset=kv_offset,
+            attention_mask=attention_mask,
+            allow_is_causal_skip=False,
+            **options,
+        )
+    if attention_mask is None:
+        return None
+    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)[:, kv_offset : kv_offset + kv_length]
+    return None if padding.all() else padding
+
+
+AttentionInterface.register(IMPLEMENTATION, attention_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, mask_forward)

@@ -1,0 +1,309 @@
+"""Masks in, scores out: exactly what a full pass would give, for a fraction of its work.
+
+Four things are left out because they cannot change the result. A mask seen before is answered from memory. A pass
+starts at the lowest layer where the mask differs from the base mask, whose hidden states are kept. The first W (and S)
+tokens are the same under every mask: a sliding query among them still sees everything before it, so they are run
+once. And of the last layer and the head, only the positions that predict answers are run.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bosch.attention.interface import KeyValue, hybrid_attention
+from bosch.calibration import Example, ExampleSet
+from bosch.decoder import Decoder, LayerCalls
+from bosch.errors import BoschError
+from bosch.heads import HeadMask
+from bosch.journal import Journal
+from bosch.objective import Score
+
+DEFAULT_MEMORY_BYTES = 4 * 2**30
+DEFAULT_BATCH_TOKENS = 4096
+
+
+@dataclasses.dataclass
+class Batch:
+    """Examples of about one length, padded on the right, and what is kept of them.
+
+    Args:
+        indices: which examples of the set.
+        calls: what each layer is called with.
+        prefix: P, tokens at the start that no mask can change.
+        past: per layer, keys and values of the prefix.
+        suffix: (T - P,) int64, positions of the other tokens.
+        boundaries: hidden states (B, T - P, hidden size) that enter a layer under the base mask, by layer.
+        predicting: (B, A) int64, positions that predict the answers, padded with each row's last.
+        answers: (B, A) int64, the tokens to be predicted there.
+        real: (B, A) bool, False for padding.
+    """
+
+    indices: tuple[int, ...]
+    calls: LayerCalls
+    prefix: int
+    past: list[KeyValue | None]
+    suffix: Tensor
+    boundaries: dict[int, Tensor]
+    predicting: Tensor
+    answers: Tensor
+    real: Tensor
+
+
+class Evaluator:
+    """Scores masks of one decoder on one set of examples under one window.
+
+    Args:
+        decoder: the model.
+        examples: prompts with answers; all longer than the window and the sinks.
+        window: W in tokens; sinks: S in tokens.
+        journal: where every evaluation is written, and where known ones come from.
+        memory_bytes: budget for kept activations (hidden states and prefix keys). Less memory means more layers
+            run again, never another result.
+        batch_tokens: largest number of tokens in a batch, padding included, one example at least.
+        on_evaluation: called after every evaluation that was really run.
+
+    Raises:
+        BoschError: no eligible unit, an example beyond the model's length, or a window that sees whole prompts.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        examples: ExampleSet,
+        *,
+        window: int,
+        sinks: int = 0,
+        journal: Journal | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        on_evaluation: Callable[[HeadMask, Score], None] | None = None,
+    ) -> None:
+        self.decoder = decoder
+        self.examples = examples
+        self.layout = decoder.layout
+        self.full = HeadMask.all_full(self.layout, window, sinks)
+        self.sliding = HeadMask.all_sliding(self.layout, window, sinks)
+        self.base = self.full
+        self.journal = journal
+        self.memory_bytes = memory_bytes
+        self.batch_tokens = batch_tokens
+        self.on_evaluation = on_evaluation
+        self.layer_tokens = 0
+        self.num_evaluations = 0
+        self._check_examples()
+        self._scores = _known_scores(journal)
+        self._batches: list[Batch] | None = None
+        self._stride = 1
+
+    @property
+    def full_pass_layer_tokens(self) -> int:
+        """Layer-tokens of one plain pass over the examples: the unit of cost."""
+        return self.decoder.num_layers * sum(len(example.input_ids) for example in self.examples.examples)
+
+    @property
+    def full_passes(self) -> float:
+        """Work done so far, in full-pass equivalents."""
+        return self.layer_tokens / self.full_pass_layer_tokens
+
+    def is_known(self, mask: HeadMask) -> bool:
+        """Whether a mask's score is already in memory."""
+        return mask.key() in self._scores
+
+    def score(self, mask: HeadMask) -> Score:
+        """Score of a mask; one that was seen before costs nothing.
+
+        Raises:
+            BoschError: the mask is of another layout, window or number of sinks; or the journal cannot be written.
+        """
+        if (mask.layout, mask.window, mask.sinks) != (self.layout, self.full.window, self.full.sinks):
+            raise BoschError(
+                f"this evaluator is for {self.layout}, window {self.full.window}, {self.full.sinks} sinks; "
+                f"the mask is for {mask.layout}, window {mask.window}, {mask.sinks} sinks"
+            )
+        key = mask.key()
+        if key not in self._scores:
+            self._scores[key] = self._evaluate(mask)
+        return self._scores[key]
+
+    def rebase(self, mask: HeadMask) -> None:
+        """Make a mask the base, from whose hidden states others start. Costs nothing now: states are kept as passes
+        come by them."""
+        first = self.base.first_difference(mask)
+        for batch in self._batches or []:
+            batch.boundaries = {layer: states for layer, states in batch.boundaries.items() if layer <= first}
+        self.base = mask
+
+    @torch.no_grad()
+    def _evaluate(self, mask: HeadMask) -> Score:
+        started, tokens_before = time.monotonic(), self.layer_tokens
+        with hybrid_attention(self.decoder.model):
+            if self._batches is None:
+                self._batches = self._prepare()
+            hits, nlls = {}, {}
+            for batch in self._batches:
+                for index, hit, nll in zip(batch.indices, *self._score_batch(batch, mask), strict=True):
+                    hits[index], nlls[index] = hit, nll
+        order = range(len(self.examples.examples))
+        score = Score(tuple(hits[i] for i in order), tuple(nlls[i] for i in order))
+        self.num_evaluations += 1
+        if self.journal:
+            self.journal.append(
+                {
+                    "mask": mask.key(),
+                    "hits": "".join("01"[hit] for hit in score.hits),
+                    "nlls": score.nlls,
+                    "layer_tokens": self.layer_tokens - tokens_before,
+                    "seconds": round(time.monotonic() - started, 4),
+                }
+            )
+        if self.on_evaluation:
+            self.on_evaluation(mask, score)
+        return score
+
+    def _score_batch(self, batch: Batch, mask: HeadMask) -> tuple[list[bool], list[float]]:
+        decoder, last = self.decoder, self.decoder.num_layers - 1
+        common = min(mask.first_difference(self.base), last)
+        start = max(layer for layer in batch.boundaries if layer <= common)
+        hidden = batch.boundaries[start]
+        for layer in range(start, last):
+            if layer <= common and layer % self._stride == 0:
+                batch.boundaries[layer] = hidden
+            state = dataclasses.replace(decoder.state(mask, layer), past=batch.past[layer])
+            hidden = decoder.run(layer, hidden, batch.calls, state, batch.suffix)
+            self.layer_tokens += hidden.shape[0] * hidden.shape[1]
+        if last <= common and last % self._stride == 0:
+            batch.boundaries[last] = hidden
+        hidden = self._run_last(batch, hidden, mask)
+        return self._read_answers(batch, hidden)
+
+    def _run_last(self, batch: Batch, hidden: Tensor, mask: HeadMask) -> Tensor:
+        """The last layer, with keys of all tokens but only the predicting queries: (B, A, hidden size)."""
+        last = self.decoder.num_layers - 1
+        state = self.decoder.state(mask, last)
+        rows = torch.arange(len(hidden), device=hidden.device)[:, None]
+        if not self.decoder.tokens_meet_in_attention_only:
+            self.layer_tokens += hidden.shape[0] * hidden.shape[1]
+            return self.decoder.run(last, hidden, batch.calls, state, batch.suffix)[rows, batch.predicting]
+        keys = self.decoder.keys(
+            last, hidden, batch.calls, dataclasses.replace(state, past=batch.past[last]), batch.suffix
+        )
+        queries = hidden[rows, batch.predicting - batch.prefix]
+        self.layer_tokens += queries.shape[0] * queries.shape[1]
+        state = dataclasses.replace(state, keys=keys, positions=batch.predicting)
+        return self.decoder.run(last, queries, batch.calls, state, batch.predicting)
+
+    def _read_answers(self, batch: Batch, hidden: Tensor) -> tuple[list[bool], list[float]]:
+        logits = self.decoder.logits(hidden[batch.real], batch.calls)
+        answers = batch.answers[batch.real]
+        wide = logits if logits.dtype == torch.float64 else logits.float()
+        token_nlls = torch.nn.functional.cross_entropy(wide, answers, reduction="none")
+        token_hits = wide.argmax(-1) == answers
+        counts = batch.real.sum(1).tolist()
+        hits = [bool(part.all()) for part in token_hits.split(counts)]
+        return hits, [float(part.mean()) for part in token_nlls.split(counts)]
+
+    def _prepare(self) -> list[Batch]:
+        """Open every batch and run its prefix once; then share the memory that is left between layer boundaries."""
+        groups = _group_by_length(self.examples.examples, self.batch_tokens)
+        batches = [self._open(group) for group in groups]
+        states = sum(batch.boundaries[0].nbytes for batch in batches)
+        held = states + sum(_nbytes(kept) for batch in batches for kept in batch.past)
+        affordable = int((self.memory_bytes - held) // states) if states else 0
+        inner = self.decoder.num_layers - 1
+        self._stride = math.ceil(inner / affordable) if affordable > 0 else self.decoder.num_layers
+        return batches
+
+    def _open(self, indices: Sequence[int]) -> Batch:
+        examples = [self.examples.examples[index] for index in indices]
+        device = self.decoder.device
+        longest = max(len(example.input_ids) for example in examples)
+        tokens = torch.zeros(len(examples), longest, dtype=torch.int64)
+        for row, example in enumerate(examples):
+            tokens[row, : len(example.input_ids)] = torch.tensor(example.input_ids)
+        predicting, answers, real = (tensor.to(device) for tensor in _answers(examples))
+        hidden, calls = self.decoder.open(tokens.to(device))
+        prefix = self._affordable_prefix(examples)
+        past = self._run_prefix(hidden, calls, prefix)
+        suffix = torch.arange(prefix, longest, device=device)
+        boundaries = {0: hidden[:, prefix:].contiguous()}
+        return Batch(tuple(indices), calls, prefix, past, suffix, boundaries, predicting, answers, real)
+
+    def _affordable_prefix(self, examples: Sequence[Example]) -> int:
+        """P = W + S tokens; none where tokens meet outside attention, or where their keys alone would take more than
+        half of the memory."""
+        length = min(self.full.window + self.full.sinks, min(example.answer_start - 1 for example in examples))
+        bytes_needed = self.decoder.key_bytes * length * len(self.examples.examples)
+        affordable = self.decoder.tokens_meet_in_attention_only and bytes_needed <= self.memory_bytes / 2
+        return length if affordable else 0
+
+    def _run_prefix(self, hidden: Tensor, calls: LayerCalls, prefix: int) -> list[KeyValue | None]:
+        if prefix == 0:
+            return [None] * self.decoder.num_layers
+        positions = torch.arange(prefix, device=hidden.device)
+        past: list[KeyValue | None] = []
+        hidden = hidden[:, :prefix]
+        for layer in range(self.decoder.num_layers):
+            hidden, kept = self.decoder.run_keeping(layer, hidden, calls, positions)
+            past.append(kept)
+            self.layer_tokens += hidden.shape[0] * prefix
+        return past
+
+    def _check_examples(self) -> None:
+        if not self.layout.num_units:
+            raise BoschError(
+                f"{type(self.decoder.model).__name__} has no unit that can slide: every layer is sliding, linear or "
+                "latent already; expected at least one layer of full attention"
+            )
+        window, sinks = self.full.window, self.full.sinks
+        shortest = min(len(example.input_ids) for example in self.examples.examples)
+        longest = max(len(example.input_ids) for example in self.examples.examples)
+        if window + sinks >= shortest:
+            raise BoschError(
+                f"a window of {window} tokens and {sinks} sinks covers examples of {shortest} tokens whole; "
+                "expected a window smaller than the examples"
+            )
+        limit = self.decoder.max_length
+        if limit is not None and longest > limit:
+            raise BoschError(f"the examples have up to {longest} tokens, but the model takes at most {limit}")
+
+
+def _known_scores(journal: Journal | None) -> dict[str, Score]:
+    entries: list[dict[str, Any]] = journal.entries if journal else []
+    return {
+        entry["mask"]: Score(tuple(hit == "1" for hit in entry["hits"]), tuple(entry["nlls"])) for entry in entries
+    }
+
+
+def _group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:
+    """Indices of examples in batches of at most that many tokens (padded), longest first: the first batch shows at
+    once whether memory suffices."""
+    groups: list[list[int]] = []
+    for index in sorted(range(len(examples)), key=lambda i: -len(examples[i].input_ids)):
+        longest = len(examples[groups[-1][0]].input_ids) if groups else 0
+        if groups and longest * (len(groups[-1]) + 1) <= batch_tokens:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return groups
+
+
+def _answers(examples: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
+    """Predicting positions, answer tokens and which are real, each (B, A)."""
+    width = max(len(example.input_ids) - example.answer_start for example in examples)
+    predicting, answers, real = [], [], []
+    for example in examples:
+        positions = list(range(example.answer_start - 1, len(example.input_ids) - 1))
+        padding = width - len(positions)
+        predicting.append(positions + positions[-1:] * padding)
+        answers.append(list(example.input_ids[example.answer_start :]) + [0] * padding)
+        real.append([True] * len(positions) + [False] * padding)
+    return torch.tensor(predicting), torch.tensor(answers), torch.tensor(real)
+
+
+def _nbytes(kept: KeyValue | None) -> int:
+    return kept.key.nbytes + kept.value.nbytes if kept else 0

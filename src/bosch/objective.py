@@ -1,0 +1,106 @@
+"""What a mask is worth: the score, its two anchors, and the loss that a search minimises (paper 2.2, Eq. 2 and 3)."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import cached_property
+from statistics import fmean
+from typing import Protocol
+
+from bosch.errors import BoschError
+from bosch.heads import HeadLayout, HeadMask
+from bosch.registry import lookup
+
+PENALTY = 100.0
+"""The paper's alpha, the weight of the squared distance to the target ratio."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How well the answers of a set of examples are predicted under teacher forcing.
+
+    Args:
+        hits: for each example, whether every answer token is the argmax at its position (paper 3.3).
+        nlls: for each example, the mean negative log-likelihood of its answer tokens, in nats.
+    """
+
+    hits: tuple[bool, ...]
+    nlls: tuple[float, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of examples answered; higher is better."""
+        return sum(self.hits) / len(self.hits)
+
+    @property
+    def nll(self) -> float:
+        """Mean answer NLL in nats a token; lower is better."""
+        return fmean(self.nlls)
+
+
+def _accuracy_then_nll(score: Score) -> float:
+    """Accuracy, with the NLL deciding between equals: its part is always smaller than one example's."""
+    return score.accuracy + 0.5 / (1.0 + score.nll) / len(score.hits)
+
+
+OBJECTIVES: dict[str, Callable[[Score], float]] = {
+    "nll": lambda score: -score.nll,
+    "accuracy": lambda score: score.accuracy,
+    "accuracy+nll": _accuracy_then_nll,
+}
+"""The paper's is `accuracy`. All are higher-is-better."""
+
+
+class MaskScorer(Protocol):
+    """What an objective needs of an evaluator."""
+
+    layout: HeadLayout
+    full: HeadMask
+    sliding: HeadMask
+
+    def score(self, mask: HeadMask) -> Score:
+        """Score of a mask on the calibration set."""
+        ...
+
+
+class Objective:
+    """The normalized score of masks: 0 with every unit sliding, 1 with every unit full.
+
+    Args:
+        scorer: gives the score of a mask.
+        kind: one of `OBJECTIVES`.
+
+    Raises:
+        BoschError: unknown kind. `anchors` raises it where the examples cannot tell a full model from a sliding one.
+    """
+
+    def __init__(self, scorer: MaskScorer, kind: str) -> None:
+        self.scorer = scorer
+        self.kind = kind
+        self._value = lookup("objective", kind, OBJECTIVES)
+
+    @cached_property
+    def anchors(self) -> tuple[float, float]:
+        """The paper's a and b: the raw objective with every unit sliding, and with every unit full."""
+        low = self._value(self.scorer.score(self.scorer.sliding))
+        high = self._value(self.scorer.score(self.scorer.full))
+        if not high > low:
+            raise BoschError(
+                f"the calibration set cannot tell this model from its all-sliding self ({self.kind} {high:.4g} full, "
+                f"{low:.4g} sliding; expected full above sliding): use shorter examples, easier tasks or a smaller window"
+            )
+        return low, high
+
+    def normalized(self, score: Score) -> float:
+        """(S - a) / (b - a), paper Eq. 2."""
+        low, high = self.anchors
+        value = (self._value(score) - low) / (high - low)
+        return value if math.isfinite(value) else -math.inf
+
+    def __call__(self, mask: HeadMask) -> float:
+        """Normalized score of a mask; higher is better."""
+        return self.normalized(self.scorer.score(mask))
+
+    def loss(self, mask: HeadMask, ratio: float) -> float:
+        """-S_hat + alpha * (rho(z) - rho)^2, paper Eq. 3; lower is better."""
+        return PENALTY * (mask.ratio - ratio) ** 2 - self(mask)
