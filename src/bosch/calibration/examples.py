@@ -112,7 +112,7 @@ class ExampleSet:
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the examples' content, as hexadecimal digits: equal exactly where every example is equal."""
-        lines = (json.dumps(dataclasses.asdict(example), sort_keys=True) for example in self.examples)
+        lines = (json.dumps(vars(example), sort_keys=True) for example in self.examples)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def by_task_and_length(self) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -137,7 +137,7 @@ class ExampleSet:
             BoschError: the file cannot be written.
         """
         head = {"schema": EXAMPLES_SCHEMA, "fingerprint": self.fingerprint, "settings": dict(self.settings)}
-        lines = [head, *map(dataclasses.asdict, self.examples)]
+        lines = [head, *map(vars, self.examples)]
         write_text(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
 
     @classmethod
@@ -148,10 +148,12 @@ class ExampleSet:
             BoschError: the file cannot be read, is not such a file, or is not the one that was written.
         """
         try:
-            head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] or [None]
             if not isinstance(head, dict) or head.get("schema") != EXAMPLES_SCHEMA:
                 raise BoschError(f"not a file of examples: its first line must have the schema {EXAMPLES_SCHEMA!r}")
-            loaded = cls(tuple(map(Example.from_json, lines)), head.get("settings", {}))
+            if not isinstance(head.get("settings"), dict):
+                raise BoschError("the first line must have settings, as an object")
+            loaded = cls(tuple(map(Example.from_json, lines)), head["settings"])
             if loaded.fingerprint != head.get("fingerprint"):
                 raise BoschError("the examples do not match their fingerprint; the file was changed after it was made")
             return loaded

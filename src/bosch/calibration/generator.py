@@ -2,23 +2,16 @@
 
 import functools
 import hashlib
-import itertools
+import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from bosch.calibration.draft import Draft
 from bosch.calibration.examples import Example, ExampleSet
-from bosch.calibration.haystack import (
-    NOISE,
-    SEPARATORS,
-    Segment,
-    cut,
-    insert,
-    prose_segments,
-    shipped_prose,
-    split_prose,
-)
-from bosch.calibration.items import SPLITS, Split, draw_items
+from bosch.calibration.fitting import largest_fit
+from bosch.calibration.haystack import shipped_prose, split_prose
+from bosch.calibration.items import SPLITS, Split
 from bosch.calibration.tasks import TASKS, Task
 from bosch.calibration.tokens import Tokens, check_tokenizer, render, tokenize
 from bosch.errors import BoschError
@@ -66,17 +59,10 @@ def make_examples(
     check_tokenizer(tokenizer, chat)
     text = shipped_prose() if haystack_text is None else haystack_text
     sentences = split_prose(text)
-    examples = [
-        _make_example(
-            tokenizer,
-            task,
-            length,
-            depth,
-            _Source(f"{split}/{seed}/{task.name}/{length}/{index}", split, sentences),
-            chat,
-        )
-        for task, length, index, depth in _plan(chosen, lengths, num_examples, random.Random(f"plan/{split}/{seed}"))
-    ]
+    examples = []
+    for task, length, index, depth in _plan(chosen, lengths, num_examples, random.Random(f"plan/{split}/{seed}")):
+        draft = Draft(f"{split}/{seed}/{task.name}/{length}/{index}", task, split, depth, sentences)
+        examples.append(_make_example(tokenizer, task, draft, length, depth, chat))
     settings = {
         "tasks": [task.name for task in chosen],
         "lengths": lengths,
@@ -109,11 +95,12 @@ def _plan(
 
     With C combinations of n examples each, the C * n depths are all different and evenly spaced, as are the n of one.
     """
-    # Diagonal by diagonal, so that the first max(tasks, lengths) combinations already hold every task and every length.
+    # Both advance at each step, so that any beginning holds as many tasks and as many lengths as it can.
+    num_tasks, num_lengths = len(tasks), len(lengths)
+    period = math.lcm(num_tasks, num_lengths)
     combinations = [
-        (task, lengths[(column + shift) % len(lengths)])
-        for shift in range(len(lengths))
-        for column, task in enumerate(tasks)
+        (tasks[step % num_tasks], lengths[(step + step // period) % num_lengths])
+        for step in range(min(num_tasks * num_lengths, num_examples))
     ]
     count = len(combinations)
     shifts = rng.sample(range(count), count)
@@ -125,86 +112,27 @@ def _plan(
         yield *combinations[column], index, depth
 
 
-class _Source:
-    """Everything random of one example, in named streams that can be read again from their start."""
-
-    def __init__(self, name: str, split: Split, sentences: Sequence[Segment]) -> None:
-        self._name, self._split, self._sentences = name, split, sentences
-
-    def stream(self, part: str) -> random.Random:
-        return random.Random(f"{self._name}/{part}")
-
-    def pairs(self, task: Task) -> Iterator[tuple[str, str]]:
-        """Keys and values: those of the task's needles first, then those of the haystack's lines."""
-        keys = draw_items(task.key, self._split, self.stream("keys"))
-        return zip(keys, draw_items(task.value, self._split, self.stream("values")), strict=False)
-
-    def segments(self, task: Task) -> Iterator[Segment]:
-        """The task's haystack, from its start."""
-        if task.haystack == "noise":
-            return itertools.repeat(NOISE)
-        if task.haystack == "prose":
-            return prose_segments(self._sentences, self.stream("start").randrange(len(self._sentences)))
-        others = itertools.islice(self.pairs(task), task.num_keys, None)
-        return ((task.needle(key, value),) for key, value in others)
-
-
 def _make_example(
-    tokenizer: "PreTrainedTokenizerBase", task: Task, length: int, depth: float, source: _Source, chat: bool
+    tokenizer: "PreTrainedTokenizerBase", task: Task, draft: Draft, length: int, depth: float, chat: bool
 ) -> Example:
-    pairs = list(itertools.islice(source.pairs(task), task.num_keys))
-    key, answer = pairs[0]
-    needles = [task.needle(*pair) for pair in pairs]
-    stream = source.stream("depths")
-    depths = [depth, *(stream.random() for _ in needles[1:])]
-
-    def prompt(num_units: int) -> str:
-        texts = insert(cut(source.segments(task), num_units), needles, depths)
-        return render(tokenizer, task, SEPARATORS[task.haystack].join(texts), key, chat)
-
     @functools.cache
-    def tokens(num_units: int) -> Tokens:
-        return tokenize(tokenizer, prompt(num_units), answer)
+    def attempt(num_units: int) -> tuple[str, Tokens]:
+        prompt = render(tokenizer, task, draft.context(num_units), draft.key, chat)
+        return prompt, tokenize(tokenizer, prompt, draft.answer)
 
-    least = len(tokens(0).ids)
+    least = len(attempt(0)[1].ids)
     if least > length:
         raise BoschError(
             f"length {length} is too short for {task.name}: question, needles and answer alone take {least} tokens"
         )
-    num_units = largest_fit(lambda count: len(tokens(count).ids), length)
-    text, found = prompt(num_units), tokens(num_units)
+    prompt, tokens = attempt(largest_fit(lambda num_units: len(attempt(num_units)[1].ids), length))
     return Example(
-        input_ids=found.ids,
-        answer_start=found.answer_start,
-        needle_start=found.index_at(text.index(needles[0])),
+        input_ids=tokens.ids,
+        answer_start=tokens.answer_start,
+        needle_start=tokens.index_at(prompt.index(draft.needle)),
         task=task.name,
         length=length,
         depth=depth,
-        prompt=text,
-        answer=answer,
+        prompt=prompt,
+        answer=draft.answer,
     )
-
-
-def largest_fit(num_tokens: Callable[[int], int], length: int) -> int:
-    """The largest number of units that fits: `num_tokens(n) <= length < num_tokens(n + 1)`.
-
-    Units take about the same number of tokens each, so the search interpolates, which takes some five looks at any
-    length where halving would take fifteen; both neighbours are measured in the end.
-
-    Args:
-        num_tokens: tokens of an example with so many units, growing with them; `num_tokens(0)` must fit.
-        length: tokens that may be used.
-    """
-    fits, used = 0, num_tokens(0)
-    too_many = length + 1
-    tokens_per_unit = float("inf")
-    while too_many - fits > 1:
-        step = min(max(int((length - used) / tokens_per_unit), 1), too_many - fits - 1)
-        tokens = num_tokens(fits + step)
-        # From 0 to length + 1 the bracket only shrinks; a unit that took no token at all must not divide by zero.
-        tokens_per_unit = max((tokens - used) / step, 1e-3)
-        if tokens <= length:
-            fits, used = fits + step, tokens
-        else:
-            too_many = fits + step
-    return fits

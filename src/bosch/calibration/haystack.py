@@ -22,9 +22,6 @@ Segment = Sequence[str]
 
 NOISE = ("The grass is green.", "The sky is blue.", "The sun is yellow.", "Here we go.", "There and back again.")
 
-SEPARATORS = {"noise": "\n", "prose": " ", "needles": "\n"}
-"""What stands between two segments of a haystack."""
-
 # A sentence ends at its full stop, with the quotes and brackets closed after it, where the next word has a capital.
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["')\]]*)\s+(?=["'(\[]*[A-Z])""")
 
