@@ -30,7 +30,8 @@ PARAMETERS = (
     "DIRECTION_TYPE ORTHO 2N",
 )
 
-MAX_SEED = 2**31 - 1
+NUM_SEEDS = 100_000
+"""NOMAD begins by drawing as many random numbers as its seed says: 20 s for a seed of 1e9, 10 ms for one of 1e5."""
 
 
 def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generator[Bits, float, None]:
@@ -62,7 +63,7 @@ def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generato
 
 def _task(start: list[bool], seed: int) -> dict[str, list[int] | list[str]]:
     # NOMAD's generator gives neighbouring small seeds the same run at times; spread them.
-    spread = random.Random(f"nomad {seed}").randrange(1, MAX_SEED)
+    spread = random.Random(f"nomad {seed}").randrange(1, NUM_SEEDS)
     types = " ".join("B" for _ in start)
     own = [f"DIMENSION {len(start)}", f"BB_INPUT_TYPE ( {types} )", f"SEED {spread}"]
     return {"start": [int(bit) for bit in start], "parameters": [*own, *PARAMETERS]}
