@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from bosch.attention import banded, dense, sdpa
+from bosch.attention import banded, dense, flash, flex, sdpa
 from bosch.attention.call import AttentionCall
 from bosch.attention.padding import AttendFunction, attend_rows, real_spans
 
@@ -28,8 +28,10 @@ class Kernel:
 
 
 KERNELS = (
+    Kernel("flash", flash.supports, flash.attend),
     Kernel("banded", banded.supports, banded.attend),
     Kernel("sdpa", sdpa.supports, sdpa.attend),
+    Kernel("flex", flex.supports, flex.attend),
     Kernel("dense", dense.supports, dense.attend),
 )
 
