@@ -1,0 +1,5 @@
+"""The command line: `bosch`."""
+
+from bosch.cli.app import main
+
+__all__ = ["main"]

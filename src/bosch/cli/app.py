@@ -1,0 +1,44 @@
+"""Parse, call the library, and end in a way that a shell understands."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import bosch
+from bosch.cli import models
+from bosch.cli.parser import Parser
+from bosch.errors import BoschError
+
+COMMANDS = (models.COMMAND,)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0 well, 2 a user's mistake, 130 Ctrl-C, 141 reader gone."""
+    try:
+        arguments = _make_parser().parse_args(sys.argv[1:] if argv is None else argv)
+        arguments.run(arguments)
+        sys.stdout.flush()  # a reader that is gone shows here, and not in the interpreter's last words
+    except BoschError as error:
+        print(f"bosch: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bosch: stopped; the same command, run again, resumes", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def _make_parser() -> Parser:
+    parser = Parser(prog="bosch", description=bosch.__doc__, example="bosch models")
+    parser.add_argument("--version", action="version", version=f"bosch {bosch.__version__}")
+    parser.set_defaults(run=lambda _: parser.print_help())
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        subparser = commands.add_parser(
+            command.name, help=command.help, description=command.help, example=command.example
+        )
+        subparser.set_defaults(run=command.run)
+        command.add_arguments(subparser)
+    return parser
