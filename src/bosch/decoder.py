@@ -134,7 +134,7 @@ class Decoder:
         Returns:
             (B, Tq, hidden size), the states that leave it.
         """
-        assert self.backbone.config._attn_implementation == IMPLEMENTATION, "run layers inside hybrid_attention()"
+        assert self.config._attn_implementation == IMPLEMENTATION, "run layers inside hybrid_attention()"
         arguments = calls.arguments[layer]
         if positions is not None:
             arguments = {

@@ -274,9 +274,7 @@ class Evaluator:
 
 def _known_scores(journal: Journal | None) -> dict[str, Score]:
     entries: list[dict[str, Any]] = journal.entries if journal else []
-    return {
-        entry["mask"]: Score(tuple(hit == "1" for hit in entry["hits"]), tuple(entry["nlls"])) for entry in entries
-    }
+    return {entry["mask"]: Score(tuple(hit == "1" for hit in entry["hits"]), tuple(entry["nlls"])) for entry in entries}
 
 
 def _group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:

@@ -62,6 +62,10 @@ class MaskScorer(Protocol):
         """Score of a mask on the calibration set."""
         ...
 
+    def rebase(self, mask: HeadMask) -> None:
+        """Hear that the next masks will resemble this one."""
+        ...
+
 
 class Objective:
     """The normalized score of masks: 0 with every unit sliding, 1 with every unit full.

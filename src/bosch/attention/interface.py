@@ -83,9 +83,7 @@ def hybrid_attention(model: PreTrainedModel) -> Iterator[None]:
     Raises:
         BoschError: the model's family does not route its attention through transformers' attention interface.
     """
-    configs = {
-        id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)
-    }
+    configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
     before = [(config, config._attn_implementation_internal) for config in configs.values()]
     try:
         if model._can_set_attn_implementation():
@@ -181,8 +179,8 @@ def _split_attention(query: Tensor, key: Tensor, value: Tensor, native: Attentio
         groups = torch.tensor([g for g, full in enumerate(state.full) if full is kind], device=query.device)
         if call.sink_logits is not None:
             call = dataclasses.replace(call, sink_logits=call.sink_logits[groups])
-        part = attend(*(tensor.index_select(1, groups) for tensor in (query, key, value)), call)
-        output = output.index_copy(1, groups, part) if part.requires_grad else output.index_copy_(1, groups, part)
+        part = attend(query.index_select(1, groups), key.index_select(1, groups), value.index_select(1, groups), call)
+        output = output.index_copy(1, groups, part)
     return output
 
 
@@ -226,15 +224,16 @@ def mask_forward(
             batch_size=batch_size,
             q_length=q_length,
             kv_length=kv_length,
-            q_offset=q_offset,
+            q_offset=q_offset,  # type: ignore[arg-type]
             kv_offset=kv_offset,
             attention_mask=attention_mask,
             allow_is_causal_skip=False,
             **options,
         )
-    if attention_mask is None:
+    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    if padding is None:
         return None
-    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)[:, kv_offset : kv_offset + kv_length]
+    padding = padding[:, kv_offset : kv_offset + kv_length]
     return None if padding.all() else padding
 
 
