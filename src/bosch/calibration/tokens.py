@@ -62,7 +62,7 @@ def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str) -> 
     prompt; a token that reaches from the prompt into the answer is never scored.
 
     Raises:
-        BoschError: no token belongs to the answer alone.
+        BoschError: no token belongs to the answer alone, or the tokenizer drops characters of the text.
     """
     text = f"{prompt} {answer}"
     # A chat template has often written the BOS into the text already; two of them shift every attention sink.
@@ -74,6 +74,11 @@ def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str) -> 
     # Special tokens that are appended, such as EOS, hold no characters: the sequence ends with the answer.
     num_tokens = max(index for index, (_, end) in enumerate(offsets) if end) + 1
     starts, ends = zip(*offsets[:num_tokens], strict=True)
+    if ends[-1] != len(text):
+        raise BoschError(
+            f"the tokenizer knows only {ends[-1]} of the prompt's {len(text)} characters and drops the others, so that "
+            "the answer's tokens cannot be found; give it a haystack text in its own alphabet"
+        )
     answer_start = bisect.bisect_right(ends, len(prompt) + 1)
     if answer_start < num_tokens and starts[answer_start] < len(prompt):
         answer_start += 1
