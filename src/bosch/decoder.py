@@ -239,8 +239,8 @@ class Decoder:
         error = self._replay_error(split=0)
         if not error <= self._tolerance:
             raise BoschError(
-                f"the layers of {type(self.model).__name__}, run one by one, give logits {error:.1e} away from the "
-                f"model's own (relative; expected at most {self._tolerance:.0e}): the model does more than its layers show"
+                f"the layers of {type(self.model).__name__}, run one by one, give logits {error:.1e} away from "
+                f"its own (relative; expected at most {self._tolerance:.0e}): the model does more than its layers show"
             )
 
     @torch.no_grad()

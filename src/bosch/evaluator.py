@@ -93,10 +93,11 @@ class Evaluator:
         self.memory_bytes = memory_bytes
         self.batch_tokens = batch_tokens
         self.on_evaluation = on_evaluation
-        self.layer_tokens = 0
-        self.num_evaluations = 0
         self._check_examples()
         self._scores = _known_scores(journal)
+        self._costs = {entry["mask"]: entry["layer_tokens"] for entry in journal.entries} if journal else {}
+        self._asked: set[str] = set()
+        self._layer_tokens = 0
         self._batches: list[Batch] | None = None
         self._stride = 1
 
@@ -106,9 +107,19 @@ class Evaluator:
         return self.decoder.num_layers * sum(len(example.input_ids) for example in self.examples.examples)
 
     @property
+    def num_evaluations(self) -> int:
+        """Different masks asked for so far, whether run now or known from the journal."""
+        return len(self._asked)
+
+    @property
     def full_passes(self) -> float:
-        """Work done so far, in full-pass equivalents."""
-        return self.layer_tokens / self.full_pass_layer_tokens
+        """What the masks asked for so far cost when they were run, in full-pass equivalents."""
+        return sum(self._costs[key] for key in self._asked) / self.full_pass_layer_tokens
+
+    @property
+    def history(self) -> list[Score]:
+        """Every score that is known, in the order in which they were measured."""
+        return list(self._scores.values())
 
     def is_known(self, mask: HeadMask) -> bool:
         """Whether a mask's score is already in memory."""
@@ -128,6 +139,7 @@ class Evaluator:
         key = mask.key()
         if key not in self._scores:
             self._scores[key] = self._evaluate(mask)
+        self._asked.add(key)
         return self._scores[key]
 
     def rebase(self, mask: HeadMask) -> None:
@@ -140,7 +152,7 @@ class Evaluator:
 
     @torch.no_grad()
     def _evaluate(self, mask: HeadMask) -> Score:
-        started, tokens_before = time.monotonic(), self.layer_tokens
+        started, tokens_before = time.monotonic(), self._layer_tokens
         with hybrid_attention(self.decoder.model):
             if self._batches is None:
                 self._batches = self._prepare()
@@ -150,14 +162,14 @@ class Evaluator:
                     hits[index], nlls[index] = hit, nll
         order = range(len(self.examples.examples))
         score = Score(tuple(hits[i] for i in order), tuple(nlls[i] for i in order))
-        self.num_evaluations += 1
+        self._costs[mask.key()] = self._layer_tokens - tokens_before
         if self.journal:
             self.journal.append(
                 {
                     "mask": mask.key(),
                     "hits": "".join("01"[hit] for hit in score.hits),
                     "nlls": score.nlls,
-                    "layer_tokens": self.layer_tokens - tokens_before,
+                    "layer_tokens": self._costs[mask.key()],
                     "seconds": round(time.monotonic() - started, 4),
                 }
             )
@@ -166,6 +178,16 @@ class Evaluator:
         return score
 
     def _score_batch(self, batch: Batch, mask: HeadMask) -> tuple[list[bool], list[float]]:
+        logits = self._answer_logits(batch, mask)
+        answers = batch.answers[batch.real]
+        token_nlls = torch.nn.functional.cross_entropy(logits, answers, reduction="none")
+        token_hits = logits.argmax(-1) == answers
+        counts = batch.real.sum(1).tolist()
+        hits = [bool(part.all()) for part in token_hits.split(counts)]
+        return hits, [float(part.mean()) for part in token_nlls.split(counts)]
+
+    def _answer_logits(self, batch: Batch, mask: HeadMask) -> Tensor:
+        """Logits (N, vocabulary), float32 or float64, at the N positions of the batch that predict answer tokens."""
         decoder, last = self.decoder, self.decoder.num_layers - 1
         common = min(mask.first_difference(self.base), last)
         start = max(layer for layer in batch.boundaries if layer <= common)
@@ -175,11 +197,12 @@ class Evaluator:
                 batch.boundaries[layer] = hidden
             state = dataclasses.replace(decoder.state(mask, layer), past=batch.past[layer])
             hidden = decoder.run(layer, hidden, batch.calls, state, batch.suffix)
-            self.layer_tokens += hidden.shape[0] * hidden.shape[1]
+            self._layer_tokens += hidden.shape[0] * hidden.shape[1]
         if last <= common and last % self._stride == 0:
             batch.boundaries[last] = hidden
         hidden = self._run_last(batch, hidden, mask)
-        return self._read_answers(batch, hidden)
+        logits = decoder.logits(hidden[batch.real], batch.calls)
+        return logits if logits.dtype == torch.float64 else logits.float()
 
     def _run_last(self, batch: Batch, hidden: Tensor, mask: HeadMask) -> Tensor:
         """The last layer, with keys of all tokens but only the predicting queries: (B, A, hidden size)."""
@@ -187,25 +210,15 @@ class Evaluator:
         state = self.decoder.state(mask, last)
         rows = torch.arange(len(hidden), device=hidden.device)[:, None]
         if not self.decoder.tokens_meet_in_attention_only:
-            self.layer_tokens += hidden.shape[0] * hidden.shape[1]
+            self._layer_tokens += hidden.shape[0] * hidden.shape[1]
             return self.decoder.run(last, hidden, batch.calls, state, batch.suffix)[rows, batch.predicting]
         keys = self.decoder.keys(
             last, hidden, batch.calls, dataclasses.replace(state, past=batch.past[last]), batch.suffix
         )
         queries = hidden[rows, batch.predicting - batch.prefix]
-        self.layer_tokens += queries.shape[0] * queries.shape[1]
+        self._layer_tokens += queries.shape[0] * queries.shape[1]
         state = dataclasses.replace(state, keys=keys, positions=batch.predicting)
         return self.decoder.run(last, queries, batch.calls, state, batch.predicting)
-
-    def _read_answers(self, batch: Batch, hidden: Tensor) -> tuple[list[bool], list[float]]:
-        logits = self.decoder.logits(hidden[batch.real], batch.calls)
-        answers = batch.answers[batch.real]
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        token_nlls = torch.nn.functional.cross_entropy(wide, answers, reduction="none")
-        token_hits = wide.argmax(-1) == answers
-        counts = batch.real.sum(1).tolist()
-        hits = [bool(part.all()) for part in token_hits.split(counts)]
-        return hits, [float(part.mean()) for part in token_nlls.split(counts)]
 
     def _prepare(self) -> list[Batch]:
         """Open every batch and run its prefix once; then share the memory that is left between layer boundaries."""
@@ -250,7 +263,7 @@ class Evaluator:
         for layer in range(self.decoder.num_layers):
             hidden, kept = self.decoder.run_keeping(layer, hidden, calls, positions)
             past.append(kept)
-            self.layer_tokens += hidden.shape[0] * prefix
+            self._layer_tokens += hidden.shape[0] * prefix
         return past
 
     def _check_examples(self) -> None:

@@ -91,7 +91,7 @@ class Objective:
         if not high > low:
             raise BoschError(
                 f"the calibration set cannot tell this model from its all-sliding self ({self.kind} {high:.4g} full, "
-                f"{low:.4g} sliding; expected full above sliding): use shorter examples, easier tasks or a smaller window"
+                f"{low:.4g} sliding; expected full above sliding): use shorter examples, easier tasks, a smaller window"
             )
         return low, high
 

@@ -1,1 +1,1 @@
-"""Attention in which every KV group of a layer is full or sliding: kernels, their choice, and the door to transformers."""
+"""Attention in which every KV group is full or sliding: kernels, their choice, and the door to transformers."""

@@ -1,0 +1,70 @@
+"""Pictures of a run: which units slide, what each layer is worth, how the search went."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from bosch.heads import HeadMask
+
+FULL, SLIDING, ABSENT = "#2f5d8a", "#e08e45", "#eeeeee"
+
+
+def draw_mask(mask: HeadMask, path: Path) -> None:
+    """Heat map of units, layers upwards: blue full, orange sliding, grey not eligible."""
+    width = max(mask.layout.units_per_layer)
+    cells = [[2 if head >= len(row) else int(not row[head]) for head in range(width)] for row in mask.full]
+    figure = Figure(figsize=(2.0 + 0.45 * width, 1.2 + 0.17 * len(cells)), layout="constrained")
+    axes = figure.subplots()
+    axes.pcolormesh(
+        cells, cmap=ListedColormap([FULL, SLIDING, ABSENT]), vmin=0, vmax=2, edgecolors="white", linewidth=1
+    )
+    axes.set_xticks([head + 0.5 for head in range(width)], [str(head) for head in range(width)])
+    labelled = range(0, len(cells), 1 + len(cells) // 40)
+    axes.set_yticks([layer + 0.5 for layer in labelled], [str(layer) for layer in labelled], fontsize=7)
+    axes.set_xlabel("KV head")
+    axes.set_ylabel("layer")
+    axes.set_title(f"{mask.num_localized} of {mask.layout.num_units} sliding, W = {mask.window}", fontsize=9)
+    shown = [Patch(color=FULL, label="full"), Patch(color=SLIDING, label="sliding")]
+    figure.legend(handles=shown, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def draw_sensitivity(sensitivity: Mapping[int, float], mask: HeadMask, path: Path) -> None:
+    """Bars of each layer's sensitivity, with the share of its units that slide behind them."""
+    layers = sorted(sensitivity)
+    shares = [mask.localized_per_layer[layer] / mask.layout.units_per_layer[layer] for layer in layers]
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.bar(layers, [sensitivity[layer] for layer in layers], color=FULL)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("fall of the normalized score")
+    behind = axes.twinx()
+    behind.step(layers, shares, where="mid", color=SLIDING)
+    behind.set_ylim(-0.03, 1.03)
+    behind.set_ylabel("share of units sliding", color=SLIDING)
+    axes.set_title("Sensitivity of each layer, and what was localized", fontsize=10)
+    _save(figure, path)
+
+
+def draw_search(values: Sequence[float], path: Path) -> None:
+    """Normalized score of every evaluation in its order: dots, and the two anchors."""
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
+    axes.axhline(0.0, color="grey", linewidth=0.8, linestyle=":")
+    axes.plot(range(1, len(values) + 1), values, ".", markersize=4, color=FULL)
+    axes.set_xlabel("evaluation")
+    axes.set_ylabel("normalized score")
+    axes.set_title("The search: 1 = the original model, 0 = every unit sliding", fontsize=10)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """PNG to look at, SVG to print."""
+    FigureCanvasAgg(figure)
+    for suffix in (".png", ".svg"):
+        figure.savefig(path.with_suffix(suffix), dpi=120)

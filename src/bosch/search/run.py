@@ -1,0 +1,169 @@
+"""One search from a model's name to a directory with its mask, its scores and a report."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bosch.calibration import ExampleSet, Split, make_examples
+from bosch.decoder import Decoder
+from bosch.evaluator import Evaluator
+from bosch.files import write_json
+from bosch.heads import HeadMask
+from bosch.journal import Journal
+from bosch.models import load_model
+from bosch.objective import Objective
+from bosch.provenance import model_hash, provenance
+from bosch.registry import lookup
+from bosch.report import write_report
+from bosch.search.directory import RunDirectory, open_run
+from bosch.search.progress import Progress
+from bosch.search.settings import SearchSettings
+from bosch.selectors import SELECTORS, Selection, random_mask
+
+NUM_RANDOM_MASKS = 5
+
+
+def search(settings: SearchSettings, output: Path, *, overwrite: bool = False) -> RunDirectory:
+    """Search a model's heads; the same call on the same directory goes on where it was stopped.
+
+    Args:
+        settings: everything that determines the result.
+        output: the run's directory.
+        overwrite: replace another run that is there.
+
+    Returns:
+        The directory: `mask.json`, `selection.json`, `scores.json`, both journals, `report.md` and pictures.
+
+    Raises:
+        BoschError: anything that the user can mend; nothing that was there is lost.
+    """
+    select = lookup("method", settings.method, SELECTORS)
+    run = open_run(output, settings, overwrite=overwrite)
+    model, tokenizer = load_model(
+        settings.model,
+        dtype=settings.dtype,
+        device=settings.device,
+        trust_remote_code=settings.trust_remote_code,
+    )
+    decoder = Decoder(model)
+    subject = {"model": settings.model, "model_hash": model_hash(model), "dtype": str(model.dtype)}
+    progress = Progress()
+
+    def make_set(split: Split, num_examples: int) -> ExampleSet:
+        return make_examples(
+            tokenizer,
+            tasks=settings.tasks,
+            lengths=settings.length,
+            num_examples=num_examples,
+            seed=settings.seed,
+            split=split,
+            haystack_text=settings.haystack_text(),
+            chat=settings.chat,
+        )
+
+    calibration, heldout = make_set("calibration", settings.examples), make_set("heldout", settings.heldout)
+    with (
+        _open_journal(run.journal, subject, calibration, settings) as journal,
+        _open_journal(run.heldout_journal, subject, heldout, settings) as heldout_journal,
+    ):
+        evaluator = _make_evaluator(decoder, calibration, settings, journal, progress)
+        objective = Objective(evaluator, settings.objective)
+        progress.on_stage("anchors", 2)
+        low, high = objective.anchors
+        started = time.monotonic()
+        selection = select(
+            objective,
+            settings.ratio,
+            budget=settings.evaluations_per_layer,
+            seed=settings.seed,
+            on_stage=progress.on_stage,
+        )
+        cost = {
+            "seconds_this_time": round(time.monotonic() - started, 1),
+            "evaluations": evaluator.num_evaluations,
+            "full_passes": round(evaluator.full_passes, 2),
+        }
+        facts = {**subject, "anchors": [low, high], "calibration": calibration.fingerprint, **cost}
+        _save_selection(run, selection, settings, facts)
+        judge = _make_evaluator(decoder, heldout, settings, heldout_journal, progress)
+        scores = _compare(evaluator, judge, selection, settings, progress)
+    progress.close()
+    write_json(run.scores, {"facts": {**facts, "heldout": _describe(heldout, decoder, settings)}, "rows": scores})
+    write_report(run, settings, selection, evaluator.history)
+    return run
+
+
+def _open_journal(path: Path, subject: Mapping[str, str], examples: ExampleSet, settings: SearchSettings) -> Journal:
+    shape = {"window": settings.window, "sinks": settings.sinks}
+    return Journal(path, {**subject, "examples": examples.fingerprint, **shape})
+
+
+def _make_evaluator(
+    decoder: Decoder, examples: ExampleSet, settings: SearchSettings, journal: Journal, progress: Progress
+) -> Evaluator:
+    return Evaluator(
+        decoder,
+        examples,
+        window=settings.window,
+        sinks=settings.sinks,
+        journal=journal,
+        memory_bytes=int(settings.memory_gib * 2**30),
+        on_evaluation=progress.on_evaluation,
+    )
+
+
+def _save_selection(
+    run: RunDirectory, selection: Selection, settings: SearchSettings, facts: Mapping[str, Any]
+) -> None:
+    origin = {"settings": dataclasses.asdict(settings), **facts, **provenance()}
+    selection.mask.save(run.mask, origin)
+    write_json(run.selection, {**selection.record, **facts})
+    if selection.path:
+        run.path_masks.mkdir(exist_ok=True)
+    for mask in selection.path:
+        mask.save(run.path_masks / f"{mask.num_localized:04d}.json", origin)
+
+
+def _compare(
+    evaluator: Evaluator, judge: Evaluator, selection: Selection, settings: SearchSettings, progress: Progress
+) -> list[dict[str, Any]]:
+    """Scores of the chosen mask beside the original, all sliding, random masks, and the masks on the way."""
+    randoms = [random_mask(evaluator.full, settings.ratio, settings.seed + i) for i in range(NUM_RANDOM_MASKS)]
+    named = [
+        ("original", evaluator.full),
+        (settings.method, selection.mask),
+        *((f"{settings.method} on the way", mask) for mask in selection.path),
+        *((f"random {i}", mask) for i, mask in enumerate(randoms, start=1)),
+        ("all sliding", evaluator.sliding),
+    ]
+    progress.on_stage("scores on both sets", sum(not e.is_known(mask) for _, mask in named for e in (evaluator, judge)))
+    return [_row(name, mask, evaluator, judge) for name, mask in named]
+
+
+def _row(name: str, mask: HeadMask, evaluator: Evaluator, judge: Evaluator) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "ratio": mask.ratio, "mask": mask.key()}
+    for split, scorer in (("calibration", evaluator), ("heldout", judge)):
+        score = scorer.score(mask)
+        by_group = scorer.examples.by_task_and_length().items()
+        row[split] = {
+            "accuracy": score.accuracy,
+            "nll": score.nll,
+            "examples": len(score.hits),
+            "accuracy_by_task": {
+                f"{task} @ {length}": sum(score.hits[i] for i in members) / len(members)
+                for (task, length), members in by_group
+            },
+        }
+    return row
+
+
+def _describe(heldout: ExampleSet, decoder: Decoder, settings: SearchSettings) -> dict[str, Any]:
+    """What the held-out set can show: how far back its needles lie against what sliding layers alone can reach."""
+    reach = decoder.num_layers * (settings.window - 1) + settings.sinks
+    return {
+        "fingerprint": heldout.fingerprint,
+        "sliding_reach_tokens": reach,
+        "share_of_needles_beyond_reach": heldout.share_beyond(reach),
+    }
