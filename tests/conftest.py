@@ -1,0 +1,36 @@
+import hypothesis
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+# Times of small examples vary with the load of the machine; what is tested is the result.
+hypothesis.settings.register_profile("bosch", deadline=None, max_examples=50, print_blob=True)
+hypothesis.settings.load_profile("bosch")
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tiny_llama() -> LlamaForCausalLM:
+    """2 layers, 4 query heads over 2 KV groups. Large random weights, so that a small fault shows in the logits."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        initializer_range=0.5,
+        eos_token_id=None,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a word: w0, w1, ... w62, <unk>."""
+    vocabulary = {"<unk>": 63, **{f"w{index}": index for index in range(63)}}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
