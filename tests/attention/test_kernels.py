@@ -1,6 +1,6 @@
 """Every kernel against the definition of visibility, written out here in plain loops and float64."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from bosch.attention import banded, dense, sdpa
+from bosch.attention import banded, dense, padding, sdpa
 from bosch.attention.kernels import KERNELS, AttentionCall, attend
 from bosch.attention.visibility import QUERY_BLOCK, blocks
 
 CPU_KERNELS = (banded, sdpa, dense)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rows_one_by_one_at_test_size() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(padding, "MIN_QUERIES", 32)
+        yield
 
 
 def visible_set(call: AttentionCall, real: list[int], position: int, allowed: list[bool] | None) -> list[int]:
