@@ -68,8 +68,8 @@ class Decoder:
         self.model = model.eval()
         self.backbone: nn.Module = model.get_decoder()
         self.layers = _find_layers(self.backbone)
-        self.norm = _find_final_norm(self.backbone, self.layers)
         seen = self._inspect()
+        self.norm = _find_final_norm(self.backbone, self.layers)
         self.attentions = tuple(tuple(observation.module for observation in layer) for layer in seen)
         self.layout = HeadLayout(tuple(_count_units(layer) for layer in seen))
         self.key_bytes = sum(o.keys.key[0, :, 0].nbytes + o.keys.value[0, :, 0].nbytes for layer in seen for o in layer)
@@ -186,11 +186,16 @@ class Decoder:
     @torch.no_grad()
     def forward(self, input_ids: Tensor, mask: HeadMask, attention_mask: Tensor | None = None) -> Tensor:
         """Plain logits (B, T, vocabulary) of the hybrid, the whole model in one pass; arguments as for `open`."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(hybrid_attention(self.model))
+        with self.hybrid(mask):
+            return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+
+    @contextlib.contextmanager
+    def hybrid(self, mask: HeadMask) -> Iterator[None]:
+        """Inside the block the model itself runs as the hybrid, however it is called: batches, padding, caches."""
+        with hybrid_attention(self.model), contextlib.ExitStack() as stack:
             for layer in range(self.num_layers):
                 stack.enter_context(self._attending(layer, self.state(mask, layer)))
-            return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+            yield
 
     @contextlib.contextmanager
     def _attending(self, layer: int, state: AttentionState) -> Iterator[None]:
@@ -292,11 +297,8 @@ def _count_units(observations: Sequence[Observation]) -> int:
     if len(observations) != 1:
         return 0
     (observation,) = observations
-    num_heads, num_groups = observation.query.shape[1], observation.keys.key.shape[1]
-    if num_heads % num_groups:
-        raise BoschError(f"{num_heads} query heads cannot share {num_groups} KV heads evenly; expected a multiple")
     latent = getattr(observation.module, "kv_lora_rank", None) is not None
-    return 0 if latent or observation.native_window is not None else num_groups
+    return 0 if latent or observation.native_window is not None else observation.keys.key.shape[1]
 
 
 @contextlib.contextmanager

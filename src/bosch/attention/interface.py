@@ -148,7 +148,9 @@ def attention_forward(
             f"{state.sinks} sinks were asked for, but the first tokens of the sequences cannot be found under "
             "packed sequences or a sliding cache; expected 0 sinks there"
         )
-    num_groups = key.shape[1]
+    num_heads, num_groups = query.shape[1], key.shape[1]
+    if num_heads % num_groups:
+        raise BoschError(f"{num_heads} query heads cannot share {num_groups} KV heads evenly; expected a multiple")
     grouped_query = query.unflatten(1, (num_groups, -1))
     native = AttentionCall(
         scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
