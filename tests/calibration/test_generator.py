@@ -50,17 +50,15 @@ def test_the_wording_is_the_benchmarks():
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("length", [660, 1402])
-def test_examples_fill_their_length_to_less_than_one_unit(tokenizer, task, length):
-    for example in make(tokenizer, tasks=[task], lengths=[length], num_examples=2).examples:
+def test_examples_fill_their_length_to_less_than_one_unit(tokenizer, task):
+    for example in make(tokenizer, tasks=[task], lengths=[660, 1402], num_examples=2).examples:
         units = {
             "noise": NOISE,
             "prose": example.prompt.split(),
             "needles": [match[0] for match in NEEDLE.finditer(example.prompt)],
         }[TASKS[task].haystack]
         one_unit = max(len(tokenizer(f" {unit}", add_special_tokens=False)["input_ids"]) for unit in units)
-        assert example.length == length
-        assert 0 <= length - len(example.input_ids) <= one_unit
+        assert 0 <= example.length - len(example.input_ids) <= one_unit
 
 
 @pytest.mark.parametrize("task", TASKS)
