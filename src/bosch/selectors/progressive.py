@@ -31,27 +31,27 @@ def progressive(objective: Objective, ratio: float, *, budget: int, seed: int, o
     target = layout.num_localized(ratio)
     spent = _Counter(objective)
     mask = objective.scorer.full
-    scores: dict[Unit, float] = {}
+    costs: dict[Unit, float] = {}
     path: list[HeadMask] = []
     steps: list[dict[str, Any]] = []
-    first_scores: dict[Unit, float] = {}
+    first_costs: dict[Unit, float] = {}
     for goal in sorted({-(-target * step // NUM_STEPS) for step in range(1, NUM_STEPS + 1)} - {0}):
         needed = goal - mask.num_localized
-        pool = _easiest(scores, POOL * needed) if scores else list(layout.units())
+        pool = _cheapest(costs, POOL * needed) if costs else list(layout.units())
         on_stage(f"localizing {goal} of {target} units", len(pool))
-        scores |= spent.measure({unit: mask.localize([unit]) for unit in pool})
-        first_scores = first_scores or dict(scores)
-        chosen = _easiest({unit: scores[unit] for unit in pool}, needed)
+        costs |= spent.costs(mask, {unit: mask.localize([unit]) for unit in pool})
+        first_costs = first_costs or dict(costs)
+        chosen = _cheapest({unit: costs[unit] for unit in pool}, needed)
         mask = mask.localize(chosen)
         for unit in chosen:
-            del scores[unit]
+            del costs[unit]
         objective.scorer.rebase(mask)
         path.append(mask)
         steps.append({"localized": sorted(chosen), "measured": len(pool)})
     before_swaps = objective(mask)
     left = budget * len(layout.eligible_layers) - spent.evaluations
     on_stage("swapping units", max(left, 0))
-    mask, swaps = _swap(objective, mask, scores, spent, left)
+    mask, swaps = _swap(objective, mask, costs, spent, left)
     record = {
         "method": "progressive",
         "steps": steps,
@@ -59,9 +59,9 @@ def progressive(objective: Objective, ratio: float, *, budget: int, seed: int, o
         "swaps": swaps,
         "score": objective(mask),
         "evaluations": spent.evaluations,
-        "first_scores": {f"{layer}.{head}": score for (layer, head), score in sorted(first_scores.items())},
+        "first_costs": {f"{layer}.{head}": cost for (layer, head), cost in sorted(first_costs.items())},
     }
-    return Selection(mask, record, _sensitivity(first_scores), tuple(path[:-1]))
+    return Selection(mask, record, _sensitivity(first_costs), tuple(path[:-1]))
 
 
 class _Counter:
@@ -71,10 +71,12 @@ class _Counter:
         self.objective = objective
         self.evaluations = 0
 
-    def measure(self, candidates: dict[Unit, HeadMask]) -> dict[Unit, float]:
-        """Score of each candidate; from the top layer down, so that one pass leaves its states for all below."""
-        self.evaluations += len(candidates)
-        return {unit: self.objective(candidates[unit]) for unit in sorted(candidates, reverse=True)}
+    def costs(self, mask: HeadMask, candidates: dict[Unit, HeadMask]) -> dict[Unit, float]:
+        """How far the score falls from the mask's to each candidate's; from the top layer down, so that one pass leaves
+        its states for all below."""
+        self.evaluations += 1 + len(candidates)
+        score = self.objective(mask)
+        return {unit: score - self.objective(candidates[unit]) for unit in sorted(candidates, reverse=True)}
 
 
 def _swap(
@@ -84,7 +86,7 @@ def _swap(
 
     Args:
         objective: the score; mask: where to start.
-        costs: score with a full unit localized, as last measured.
+        costs: fall of the score with a full unit localized, as last measured.
         spent: counts evaluations.
         left: evaluations that may still be spent.
     """
@@ -94,8 +96,8 @@ def _swap(
         return mask, swaps
     limit = spent.evaluations + left
     best = objective(mask)
-    reliefs = spent.measure({unit: mask.assign({unit: True}) for unit in sliding})
-    for back, there in _promising_pairs(_easiest(reliefs, len(reliefs)), _easiest(costs, len(costs))):
+    reliefs = spent.costs(mask, {unit: mask.assign({unit: True}) for unit in sliding})
+    for back, there in _promising_pairs(_cheapest(reliefs, len(reliefs)), _cheapest(costs, len(costs))):
         if spent.evaluations >= limit:
             break
         if mask[back] or not mask[there]:
@@ -116,14 +118,14 @@ def _promising_pairs(first: list[Unit], second: list[Unit]) -> Iterable[tuple[Un
     return ((a, b) for (i, a), (j, b) in sorted(pairs, key=lambda pair: (pair[0][0] + pair[1][0], pair[0][0])))
 
 
-def _easiest(scores: dict[Unit, float], count: int) -> list[Unit]:
-    """The units with the highest scores; of equals, the lower layer and head first."""
-    return sorted(scores, key=lambda unit: (-scores[unit], unit))[:count]
+def _cheapest(costs: dict[Unit, float], count: int) -> list[Unit]:
+    """The units that cost least; of equals, the lower layer and head first."""
+    return sorted(costs, key=lambda unit: (costs[unit], unit))[:count]
 
 
-def _sensitivity(first_scores: dict[Unit, float]) -> dict[int, float]:
+def _sensitivity(first_costs: dict[Unit, float]) -> dict[int, float]:
     """Per layer, the mean fall of the normalized score when one unit alone slides."""
     layers: dict[int, list[float]] = {}
-    for (layer, _), score in first_scores.items():
-        layers.setdefault(layer, []).append(1.0 - score)
+    for (layer, _), cost in first_costs.items():
+        layers.setdefault(layer, []).append(cost)
     return {layer: sum(falls) / len(falls) for layer, falls in sorted(layers.items())}
