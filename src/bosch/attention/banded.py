@@ -10,9 +10,10 @@ from torch import Tensor
 from bosch.attention import sdpa
 from bosch.attention.call import AttentionCall
 
-# C, queries per block. Measured on a CPU (AVX2, torch 2.13, one thread), float32 and bfloat16, 1, 3 and 8 query heads per
-# group, W 64 and 256, T 512 to 4096: 32 was the fastest or within 15 % of it in every case, as the C - 1 keys of a block
-# that a query does not see are wasted; 128 took 1.2 to 4 times as long. W 16 and 1024, T 8192: 16 to 64 alike, in noise.
+# C, queries per block. Measured on a CPU (AVX2, torch 2.13, one thread), float32 and bfloat16, 1, 3 and 8 query heads
+# per group, W 64 and 256, T 512 to 4096: 32 was the fastest or within 15 % of it in every case, as the C - 1 keys of a
+# block that a query does not see are wasted; 128 took 1.2 to 4 times as long. W 16 and 1024, T 8192: 16 to 64 were
+# alike within the noise.
 BLOCK = 32
 
 
