@@ -65,7 +65,6 @@ def test_help_ends_with_an_example_that_parses(command, capsys):
     assert callable(app._make_parser().parse_args(argv).run)
 
 
-@pytest.mark.xfail(strict=True, reason="bosch.search imports the whole search with its settings")
 def test_help_imports_nothing_heavy():
     calls = [["--help"], ["models"], *([command.name, "--help"] for command in COMMANDS)]
     code = (

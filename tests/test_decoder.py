@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
@@ -153,15 +151,14 @@ def _in_chunks(decoder: Decoder, mask: HeadMask, ids: torch.Tensor, chunks: list
     return torch.cat(parts, dim=1)
 
 
-def test_packed_sequences_stay_apart():
+@pytest.mark.parametrize("sinks", [0, 2])
+def test_packed_sequences_stay_apart(sinks):
     model = make_model("llama")
     decoder = Decoder(model)
     ids, position_ids = tokens(1, 12), torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6]])
-    mask = HeadMask.all_sliding(decoder.layout, 3).assign({(0, 0): True})
+    mask = HeadMask.all_sliding(decoder.layout, 3, sinks).assign({(0, 0): True})
     with torch.no_grad(), decoder.hybrid(mask):
         packed = model(input_ids=ids, position_ids=position_ids, use_cache=False).logits
-    with pytest.raises(BoschError, match="packed"), decoder.hybrid(dataclasses.replace(mask, sinks=1)):
-        model(input_ids=ids, position_ids=position_ids, use_cache=False)
     alone = decoder.forward(ids[:, 5:], mask)
     torch.testing.assert_close(packed[:, 5:], alone, rtol=0, atol=1e-4)
 

@@ -1,8 +1,9 @@
 """Reading files as data, and writing them so that a reader never sees half of one."""
 
+import contextlib
 import json
 import os
-import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,19 @@ def read_json(path: Path) -> Any:
     """
     try:
         size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise BoschError(f"the file is {size} bytes, expected at most {MAX_JSON_BYTES}")
-        return json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        content = path.read_bytes() if size <= MAX_JSON_BYTES else b""
     except OSError as error:
         raise BoschError(f"cannot read it: {error.strerror or error}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    if size > MAX_JSON_BYTES:
+        raise BoschError(f"the file is {size} bytes, expected at most {MAX_JSON_BYTES}")
+    try:
+        return json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:  # ValueError: also bytes that are no text, and numbers of 4301 digits
         raise BoschError(f"not valid JSON: {error}") from None
 
 
 def _refuse_constant(name: str) -> Any:
-    raise BoschError(f"not valid JSON: {name} is not a number")
+    raise ValueError(f"{name} is not a number")
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -56,12 +59,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         BoschError: the file cannot be written; the path and the reason are named.
     """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -69,4 +69,5 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:
         raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

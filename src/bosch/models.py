@@ -1,6 +1,7 @@
 """Getting a model: by name from the cache, from a directory, or from the Hugging Face hub."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,12 +34,15 @@ def load_model(
     Raises:
         BoschError: there is no such model, it is no causal language model, or the device or dtype is not to be had.
     """
+    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch_device = _resolve_device(device)
     torch_dtype = _resolve_dtype(dtype, torch_device)
     source = _resolve_source(name_or_path)
     is_local = isinstance(source, Path) or not _hub_answers(source)
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": is_local}
     with _loading_errors(source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)

@@ -128,7 +128,8 @@ def attention_forward(
         (B, Tq, H, Dv) and None: the attention probabilities are never formed.
 
     Raises:
-        BoschError: dropout, a bidirectional layer, a biased 4-D mask, or sinks where the first tokens cannot be found.
+        BoschError: dropout, a bidirectional layer, a biased 4-D mask, heads that do not
+            share groups evenly, or sinks under a sliding cache.
     """
     state: AttentionState = getattr(module, STATE, None) or AttentionState()
     if dropout:
@@ -143,10 +144,10 @@ def attention_forward(
         observer(Observation(module, query, KeyValue(key, value), sliding_window))
 
     padding, allowed, positions = _visibility(attention_mask, state)
-    if state.sinks and (allowed is not None or (sliding_window and query.shape[2] != key.shape[2])):
+    if state.sinks and sliding_window and query.shape[2] != key.shape[2]:
         raise BoschError(
-            f"{state.sinks} sinks were asked for, but the first tokens of the sequences cannot be found under "
-            "packed sequences or a sliding cache; expected 0 sinks there"
+            f"{state.sinks} sinks were asked for in a layer whose own sliding cache has dropped the first tokens; "
+            "expected 0 sinks there"
         )
     num_heads, num_groups = query.shape[1], key.shape[1]
     if num_heads % num_groups:

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     settings = SearchSettings(**{name: getattr(arguments, name) for name in given})
     from bosch.files import read_json
     from bosch.report.run_report import score_table
-    from bosch.search import search
+    from bosch.search.run import search
 
     directory = search(settings, arguments.output, overwrite=arguments.overwrite)
     print("\n".join(score_table(read_json(directory.scores)["rows"])))
