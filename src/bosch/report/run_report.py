@@ -48,6 +48,9 @@ def score_table(rows: list[dict[str, Any]]) -> list[str]:
 def _table_line(name: str, rows: list[dict[str, Any]]) -> str:
     cells = [f"{rows[0]['ratio']:.3f}"]
     for split in ("heldout", "calibration"):
+        if split not in rows[0]:
+            cells += ["", ""]
+            continue
         for kind, digits in (("accuracy", 2), ("nll", 3)):
             values = [row[split][kind] for row in rows]
             spread = f" ± {pstdev(values):.{digits}f}" if len(values) > 1 else ""
@@ -93,7 +96,7 @@ def _lines(settings: "SearchSettings", selection: Selection, scores: dict[str, A
 def _task_table(rows: list[dict[str, Any]]) -> list[str]:
     groups = list(rows[0]["heldout"]["accuracy_by_task"])
     lines = [f"| mask | {' | '.join(groups)} |", f"| --- |{' --- |' * len(groups)}"]
-    for row in rows:
+    for row in (row for row in rows if "heldout" in row):
         cells = [f"{row['heldout']['accuracy_by_task'][group]:.2f}" for group in groups]
         lines.append(f"| {row['name']} ({row['ratio']:.3f}) | {' | '.join(cells)} |")
     return lines
