@@ -6,10 +6,11 @@ from collections.abc import Callable
 from bosch.errors import BoschError
 from bosch.optimizers.brute_force import brute_force
 from bosch.optimizers.choice import choose_optimizer
-from bosch.optimizers.minimize import Optimizer, Outcome, run
+from bosch.optimizers.loop import Optimizer, Outcome, run
 from bosch.optimizers.nomad import nomad
 from bosch.optimizers.one_plus_one import one_plus_one
 from bosch.optimizers.space import Bits, QuotaSpace
+from bosch.optimizers.swap import swap
 from bosch.registry import lookup
 
 __all__ = ["OPTIMIZERS", "Bits", "Optimizer", "Outcome", "QuotaSpace", "choose_optimizer", "minimize"]
@@ -18,6 +19,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "brute-force": brute_force,
     "nomad": nomad,
     "one-plus-one": one_plus_one,
+    "swap": swap,
 }
 
 

@@ -7,15 +7,14 @@ segmentation fault, an exception of the callback (Ctrl-C too) is printed and swa
 does not follow its seed. So each run gets a fresh child, which is killed as soon as the run is over for any reason.
 """
 
+import contextlib
 import json
-import math
 import random
 import signal
 import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO
 
 from bosch.errors import BoschError
 from bosch.optimizers.space import Bits, QuotaSpace
@@ -25,9 +24,13 @@ WORKER = Path(__file__).with_name("nomad_worker.py")
 PARAMETERS = (
     "BB_OUTPUT_TYPE OBJ",
     "DISPLAY_DEGREE 0",
+    # Its quadratic models, in the search, in the poll's last direction and in the order of the queue, take up to a
+    # second each on 16 variables: benchmarks/optimizers.py.
     "QUAD_MODEL_SEARCH no",
-    "EVAL_QUEUE_SORT DIR_LAST_SUCCESS",
     "DIRECTION_TYPE ORTHO 2N",
+    "EVAL_QUEUE_SORT DIR_LAST_SUCCESS",
+    # With its own cache it circles over known points without a word to us, up to a million of them.
+    "EVAL_USE_CACHE no",
 )
 
 NUM_SEEDS = 100_000
@@ -45,18 +48,13 @@ def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generato
         yield start
         return
     with _start_worker() as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
         try:
-            _send(worker.stdin, _task([start[i] for i in free], seed))
-            while line := worker.stdout.readline().strip():
+            _send(worker, _task([start[i] for i in free], seed))
+            while line := _receive(worker):
                 bits = list(start)
                 for i, digit in zip(free, line, strict=True):
                     bits[i] = digit == "1"
-                loss = yield tuple(bits)
-                _send(worker.stdin, loss if math.isfinite(loss) else None)
-            if worker.wait():
-                raise BoschError(f"the NOMAD process died with {_status(worker.returncode)}")
+                _send(worker, (yield tuple(bits)))
         finally:
             worker.kill()
 
@@ -69,21 +67,31 @@ def _task(start: list[bool], seed: int) -> dict[str, list[int] | list[str]]:
     return {"start": [int(bit) for bit in start], "parameters": [*own, *PARAMETERS]}
 
 
-def _start_worker() -> subprocess.Popen[str]:
-    # A session of its own: Ctrl-C in the terminal reaches us alone, and we end the child.
+def _start_worker() -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C in the terminal reaches us alone, and we end the child. Unbuffered: after its death
+    # there is nothing left to flush, which would fail a second time.
     return subprocess.Popen(
         [sys.executable, "-P", str(WORKER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
+        bufsize=0,
         start_new_session=True,
     )
 
 
-def _send(stream: IO[str], message: object) -> None:
-    stream.write(json.dumps(message) + "\n")
-    stream.flush()
+def _send(worker: subprocess.Popen[bytes], message: object) -> None:
+    assert worker.stdin is not None
+    # A dead worker is noticed, and reported with its status, when its next line is missing.
+    with contextlib.suppress(BrokenPipeError):
+        worker.stdin.write(json.dumps(message).encode() + b"\n")
 
 
-def _status(returncode: int) -> str:
-    return signal.Signals(-returncode).name if returncode < 0 else f"exit status {returncode}"
+def _receive(worker: subprocess.Popen[bytes]) -> str:
+    """The worker's next point; empty at its regular end."""
+    assert worker.stdout is not None
+    line = worker.stdout.readline()
+    if not line:
+        code = worker.wait()
+        status = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        raise BoschError(f"the NOMAD process died with {status}; another optimizer can be chosen by its name")
+    return line.decode().strip()

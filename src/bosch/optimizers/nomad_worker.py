@@ -1,8 +1,8 @@
 """The child process in which NOMAD runs: reads one task, then asks for the loss of one point after the other.
 
-Lines on standard input: first a JSON object with `start` (list of 0 and 1), `parameters` (list of NOMAD's text
-parameters); then for each point its loss, or null for a failed evaluation. Lines on standard output: for each point a
-string of 0 and 1; at the end an empty line.
+Lines on standard input: first a JSON object with `start` (list of 0 and 1) and `parameters` (list of NOMAD's text
+parameters); then for each point its loss. Lines on standard output: for each point a string of 0 and 1; at the end an
+empty line.
 
 A script of its own, which imports nothing of this package: it starts in a fraction of the time, and a crash or a print
 of the native library stays here.
@@ -26,14 +26,12 @@ def main() -> None:
     def evaluate(point: Any) -> bool:
         replies.write("".join("1" if point.get_coord(i) > 0.5 else "0" for i in range(dimension)) + "\n")
         replies.flush()
-        line = sys.stdin.readline()
-        if not line:
+        loss = sys.stdin.readline()
+        if not loss:
             # The parent is gone. An exception would be swallowed by the library, which would then go on.
-            os._exit(0)
-        loss = json.loads(line)
-        if loss is not None:
-            point.setBBO(repr(loss).encode())
-        return loss is not None
+            os._exit(1)
+        point.setBBO(loss.strip().encode())
+        return True
 
     PyNomad.optimize(evaluate, task["start"], [0.0] * dimension, [1.0] * dimension, task["parameters"])
     replies.write("\n")

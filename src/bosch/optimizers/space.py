@@ -55,7 +55,7 @@ class QuotaSpace:
 
     def sample(self, rng: random.Random) -> Bits:
         """A feasible point, each equally likely."""
-        return self._repair((False,) * self.dimension, rng)
+        return self.repair((False,) * self.dimension, rng)
 
     def is_feasible(self, bits: Sequence[bool]) -> bool:
         """Whether the bits have the right number and meet every quota."""
@@ -65,13 +65,22 @@ class QuotaSpace:
         """Share of bits, in [0, 1], that must change before the bits are feasible."""
         return sum(map(abs, self._surpluses(bits))) / self.dimension
 
+    def repair(self, bits: Sequence[bool], rng: random.Random) -> Bits:
+        """A nearest feasible point, in bits changed; each of the nearest is equally likely."""
+        repaired = list(bits)
+        for begin, (size, _), surplus in zip(self._starts(), self.quotas, self._surpluses(bits), strict=True):
+            candidates = [i for i in range(begin, begin + size) if bits[i] == (surplus > 0)]
+            for i in rng.sample(candidates, abs(surplus)):
+                repaired[i] = surplus < 0
+        return tuple(repaired)
+
     def project(self, bits: Sequence[bool]) -> Bits:
         """The nearest feasible point, in bits changed.
 
         There are many nearest points as a rule. Which one is chosen depends on a hash of the bits: the same input has
         the same projection in every process, and inputs that differ spread over the feasible points.
         """
-        return self._repair(bits, random.Random("".join("01"[bit] for bit in bits)))
+        return self.repair(bits, random.Random("".join("01"[bit] for bit in bits)))
 
     def check_start(self, start: Sequence[bool]) -> Bits:
         """The start as bits.
@@ -88,14 +97,6 @@ class QuotaSpace:
             found = [sum(block) for block in self._blocks(start)]
             raise BoschError(f"the start has {found} bits True per block; expected {[ones for _, ones in self.quotas]}")
         return tuple(start)
-
-    def _repair(self, bits: Sequence[bool], rng: random.Random) -> Bits:
-        repaired = list(bits)
-        for begin, (size, _), surplus in zip(self._starts(), self.quotas, self._surpluses(bits), strict=True):
-            candidates = [i for i in range(begin, begin + size) if bits[i] == (surplus > 0)]
-            for i in rng.sample(candidates, abs(surplus)):
-                repaired[i] = surplus < 0
-        return tuple(repaired)
 
     def _starts(self) -> Iterator[int]:
         sizes = [size for size, _ in self.quotas]

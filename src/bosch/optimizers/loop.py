@@ -17,15 +17,18 @@ from bosch.optimizers.space import Bits, QuotaSpace
 PENALTY = 100.0
 """alpha of the paper's quadratic penalty (Eq. 3)."""
 
-MAX_REPEATS = 500
+MAX_REPEATS = 200
 """Consecutive proposals that teach nothing new before a search counts as circling and is ended."""
+
+FAILED = 1e20
+"""What an optimizer is told of a failed evaluation. Finite: NOMAD ends when its start fails, nevergrad warns."""
 
 
 class Optimizer(Protocol):
     """Proposes points, one at a time: yields bits, feasible or not, and is sent the penalized loss of each.
 
-    A loss of +inf says that the evaluation failed. The start comes first. The generator returns when the optimizer has
-    no more to propose; it may be closed at any time, and then leaves nothing behind.
+    The start comes first. The generator returns when the optimizer has no more to propose; it may be closed at any
+    time, and then leaves nothing behind.
     """
 
     def __call__(self, space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generator[Bits, float, None]:
@@ -42,7 +45,7 @@ class Outcome:
         num_evaluations: calls of the function, no two with the same bits.
         own_seconds: wall-clock time of the search without the time spent in the function.
         optimizer: the optimizer's name.
-        stop_reason: "budget", "all seen" (the space is exhausted), "circling" (500 proposals in a row were known) or
+        stop_reason: "budget", "all seen" (the space is exhausted), "circling" (200 proposals in a row were known) or
             "converged" (the optimizer ended by itself).
     """
 
@@ -129,6 +132,6 @@ def _drive(proposals: Generator[Bits, float, None], evaluations: Evaluations, bu
             repeats = repeats + 1 if len(known) == num_known else 0
             if repeats == MAX_REPEATS:
                 return "circling"
-            proposal = proposals.send(value)
+            proposal = proposals.send(min(value, FAILED))
     except StopIteration:
         return "converged"
