@@ -1,7 +1,16 @@
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    DynamicCache,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
+from bosch.attention.interface import STATE, observed
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
@@ -181,3 +190,59 @@ def test_layers_without_attention_have_no_units():
 def test_uneven_groups_are_refused_at_once():
     with pytest.raises(BoschError, match="expected a multiple"):
         Decoder(make_model("llama", num_attention_heads=4, num_key_value_heads=3))
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3"])
+def test_observers_see_what_the_stock_attention_is_given(family):
+    """Query and key norms, and each layer's own rotary table, are in what an observer sees."""
+    model = make_model(family)
+    decoder = Decoder(model)
+    stock, ours = [], []
+
+    def record(module, query, key, value, *args, **kwargs):
+        stock.append((query, key))
+        return sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+
+    AttentionInterface.register("recorded_sdpa", record)
+    AttentionMaskInterface.register("recorded_sdpa", sdpa_mask)
+    model.set_attn_implementation("recorded_sdpa")
+    with torch.no_grad():
+        model(input_ids=tokens(2, 13), use_cache=False)
+    model.set_attn_implementation("sdpa")
+    with observed(lambda call: ours.append((call.query, call.keys.key))):
+        decoder.forward(tokens(2, 13), HeadMask.all_full(decoder.layout, WINDOW))
+    assert len(stock) == len(ours) == model.config.num_hidden_layers
+    for expected, found in zip(stock, ours, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_fused_projections_are_split_by_the_group_count():
+    """Phi3 with 4 query and 2 KV heads of 8: rows 40..47 of the fused matrix are the keys of group 1, which serve query
+    heads 2 and 3 only."""
+    sizes = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32, "num_hidden_layers": 1}
+    model = make_model("phi3", **sizes)
+    seen = []
+    attention = model.model.layers[0].self_attn
+    assert attention.qkv_proj.weight.shape == (64, 32)
+    attention.o_proj.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    decoder = Decoder(model)
+    seen.clear()
+    full = HeadMask.all_full(decoder.layout, WINDOW)
+    decoder.forward(tokens(1, 11), full)
+    with torch.no_grad():
+        attention.qkv_proj.weight[40:48] = 0
+    decoder.forward(tokens(1, 11), full)
+    difference = (seen[0] - seen[1]).unflatten(-1, (4, 8)).abs().amax((0, 1, 3))
+    assert difference.nonzero().flatten().tolist() == [2, 3]
+
+
+def test_nothing_of_one_prompt_stays_for_the_next():
+    """One decoder, prompts of 30, 12 and 50 tokens in turn and in another order: each as from a fresh decoder."""
+    decoder = Decoder(make_model("qwen3"))
+    mask = random_mask(HeadMask.all_full(decoder.layout, WINDOW, sinks=2), 0.5, seed=0)
+    prompts = [tokens(1, length, seed=length) for length in (30, 12, 50)]
+    fresh = [Decoder(make_model("qwen3")).forward(prompt, mask) for prompt in prompts]
+    for order in ([0, 1, 2], [2, 0, 1]):
+        for index in order:
+            torch.testing.assert_close(decoder.forward(prompts[index], mask), fresh[index], rtol=0, atol=0)
+    assert not any(hasattr(module, STATE) for module in decoder.model.modules())
