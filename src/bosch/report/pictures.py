@@ -1,5 +1,6 @@
 """Pictures of a run: which units slide, what each layer is worth, how the search went."""
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from bosch.files import write_bytes
 from bosch.heads import HeadMask
 
 FULL, SLIDING, ABSENT = "#2f5d8a", "#e08e45", "#eeeeee"
@@ -66,5 +68,7 @@ def draw_search(values: Sequence[float], path: Path) -> None:
 def _save(figure: Figure, path: Path) -> None:
     """PNG to look at, SVG to print."""
     FigureCanvasAgg(figure)
-    for suffix in (".png", ".svg"):
-        figure.savefig(path.with_suffix(suffix), dpi=120)
+    for kind in ("png", "svg"):
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=kind, dpi=120)
+        write_bytes(path.with_suffix(f".{kind}"), drawn.getvalue())

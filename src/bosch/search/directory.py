@@ -56,17 +56,45 @@ class RunDirectory:
 
     @property
     def report(self) -> Path:
-        """The report to read first."""
+        """The report to read first, written last."""
         return self.path / "report.md"
+
+    @property
+    def pictures(self) -> tuple[Path, ...]:
+        """The units, the sensitivity of the layers, and the search, each as PNG and as SVG."""
+        return tuple(
+            self.path / f"{name}.{kind}" for name in ("mask", "sensitivity", "search") for kind in ("png", "svg")
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a search came to its end here."""
+        return all(path.is_file() for path in (self.mask, self.selection, self.scores, self.report))
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether a search got as far as its first evaluation, which the journal's header precedes."""
+        return self.journal.is_file() and self.journal.read_bytes().count(b"\n") > 1
+
+    def clear(self) -> None:
+        """Remove what a search makes, but not its settings: should this be stopped half-way, it is a run still. Files
+        that are none of a run's stay."""
+        results = (self.report, self.scores, self.selection, self.mask, *self.pictures)
+        for path in (*results, self.heldout_journal, self.journal):
+            path.unlink(missing_ok=True)
+        if self.path_masks.is_dir():
+            shutil.rmtree(self.path_masks)
 
 
 def open_run(path: Path, settings: Any, *, overwrite: bool = False) -> RunDirectory:
     """Make a run's directory, or go on with the one that is there.
 
+    A run that has not evaluated anything yet, because its command had a mistake, gives way to any other.
+
     Args:
         path: the directory.
         settings: a frozen dataclass, all that determines the run.
-        overwrite: empty the directory first if it holds another run; anything that is no run is refused even so.
+        overwrite: replace another run that is there; anything that is no run is refused even so.
 
     Raises:
         BoschError: the directory holds another run or something else, or cannot be written.
@@ -77,32 +105,52 @@ def open_run(path: Path, settings: Any, *, overwrite: bool = False) -> RunDirect
         if path.exists() and not path.is_dir():
             raise BoschError(f"{path} is a file; expected a directory for the run")
         if path.is_dir() and any(path.iterdir()):
-            if not _is_run(run):
-                raise BoschError(f"{path} is not empty and holds no run; choose another output directory")
-            difference = _difference(run, data)
+            difference = _difference(_read_settings(run), data)
             if not difference:
                 return run
-            if not overwrite:
+            if run.has_evaluations and not overwrite:
                 raise BoschError(f"{path} holds another run ({difference}); choose another directory or --overwrite")
-            shutil.rmtree(path)
-        path.mkdir(parents=True, exist_ok=True)
+            run.clear()
     except OSError as error:
         raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
+    make_directory(path)
     write_json(run.settings, {"schema": RUN_SCHEMA, "settings": data, "provenance": provenance()})
     return run
 
 
-def _is_run(run: RunDirectory) -> bool:
-    """Whether a run wrote its settings there, or was killed while it did."""
-    leftover = {path.name for path in run.path.iterdir()}
-    if all(name.startswith(f".{run.settings.name}.") for name in leftover):
-        return True
-    return run.settings.is_file() and read_json(run.settings).get("schema") == RUN_SCHEMA
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it; one that is there is fine.
+
+    Raises:
+        BoschError: it cannot be made; the path and the reason are named.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BoschError(f"cannot make the directory {path}: {error.strerror or error}") from None
 
 
-def _difference(run: RunDirectory, settings: dict[str, Any]) -> str:
+def _read_settings(run: RunDirectory) -> dict[str, Any]:
+    """Settings of the run that is there; none where it was killed while it wrote them.
+
+    Raises:
+        BoschError: it is no run.
+    """
+    if all(path.name.startswith(f".{run.settings.name}.") for path in run.path.iterdir()):
+        return {}
+    if not run.settings.is_file():
+        raise BoschError(f"{run.path} is not empty and holds no run; choose another output directory")
+    try:
+        found = read_json(run.settings)
+    except BoschError as error:
+        raise BoschError(f"{run.settings}: {error}; choose another output directory") from None
+    if not isinstance(found, dict) or found.get("schema") != RUN_SCHEMA or not isinstance(found.get("settings"), dict):
+        raise BoschError(f"{run.settings} is not the settings of a run; choose another output directory")
+    return found["settings"]
+
+
+def _difference(found: dict[str, Any], settings: dict[str, Any]) -> str:
     """The first setting that differs, in words; empty where none does."""
-    found = read_json(run.settings)["settings"] if run.settings.is_file() else {}
     for name, value in settings.items():
         if found.get(name) != value:
             return f"its {name} is {found.get(name)!r}, now it is {value!r}"

@@ -1,10 +1,11 @@
 """One search from a model's name to a directory with its mask, its scores and a report."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bosch.calibration import ExampleSet, Split, make_examples
 from bosch.decoder import Decoder
@@ -15,12 +16,14 @@ from bosch.journal import Journal
 from bosch.models import load_model
 from bosch.objective import Objective
 from bosch.provenance import model_hash, provenance
-from bosch.registry import lookup
 from bosch.report import write_report
-from bosch.search.directory import RunDirectory, open_run
+from bosch.search.directory import RunDirectory, make_directory, open_run
 from bosch.search.progress import Progress
 from bosch.search.settings import SearchSettings
 from bosch.selectors import SELECTORS, Selection, random_mask
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 NUM_RANDOM_MASKS = 5
 
@@ -39,7 +42,7 @@ def search(settings: SearchSettings, output: Path, *, overwrite: bool = False) -
     Raises:
         BoschError: anything that the user can mend; nothing that was there is lost.
     """
-    select = lookup("method", settings.method, SELECTORS)
+    haystack = settings.haystack_text()
     run = open_run(output, settings, overwrite=overwrite)
     model, tokenizer = load_model(
         settings.model,
@@ -49,31 +52,20 @@ def search(settings: SearchSettings, output: Path, *, overwrite: bool = False) -
     )
     decoder = Decoder(model)
     subject = {"model": settings.model, "model_hash": model_hash(model), "dtype": str(model.dtype)}
-    progress = Progress()
-
-    def make_set(split: Split, num_examples: int) -> ExampleSet:
-        return make_examples(
-            tokenizer,
-            tasks=settings.tasks,
-            lengths=settings.length,
-            num_examples=num_examples,
-            seed=settings.seed,
-            split=split,
-            haystack_text=settings.haystack_text(),
-            chat=settings.chat,
-        )
-
-    calibration, heldout = make_set("calibration", settings.examples), make_set("heldout", settings.heldout)
+    calibration, heldout = _make_sets(tokenizer, settings, haystack)
     with (
+        contextlib.closing(Progress()) as progress,
         _open_journal(run.journal, subject, calibration, settings) as journal,
         _open_journal(run.heldout_journal, subject, heldout, settings) as heldout_journal,
     ):
+        if run.is_finished:  # and of this very model and these very examples, as the journals say
+            return run
         evaluator = _make_evaluator(decoder, calibration, settings, journal, progress)
         objective = Objective(evaluator, settings.objective)
         progress.on_stage("anchors", 2)
         low, high = objective.anchors
         started = time.monotonic()
-        selection = select(
+        selection = SELECTORS[settings.method](
             objective,
             settings.ratio,
             budget=settings.evaluations_per_layer,
@@ -89,10 +81,29 @@ def search(settings: SearchSettings, output: Path, *, overwrite: bool = False) -
         _save_selection(run, selection, settings, facts)
         judge = _make_evaluator(decoder, heldout, settings, heldout_journal, progress)
         scores = _compare(evaluator, judge, selection, settings, progress)
-    progress.close()
-    write_json(run.scores, {"facts": {**facts, "heldout": _describe(heldout, decoder, settings)}, "rows": scores})
-    write_report(run, settings, selection, evaluator.history)
+        write_json(run.scores, {"facts": {**facts, "heldout": _describe(heldout, decoder, settings)}, "rows": scores})
+        write_report(run, settings, selection, evaluator.history)
     return run
+
+
+def _make_sets(
+    tokenizer: "PreTrainedTokenizerBase", settings: SearchSettings, haystack: str | None
+) -> tuple[ExampleSet, ExampleSet]:
+    """The calibration set and the held-out set."""
+
+    def make(split: Split, num_examples: int) -> ExampleSet:
+        return make_examples(
+            tokenizer,
+            tasks=settings.tasks,
+            lengths=settings.length,
+            num_examples=num_examples,
+            seed=settings.seed,
+            split=split,
+            haystack_text=haystack,
+            chat=settings.chat,
+        )
+
+    return make("calibration", settings.examples), make("heldout", settings.heldout)
 
 
 def _open_journal(path: Path, subject: Mapping[str, str], examples: ExampleSet, settings: SearchSettings) -> Journal:
@@ -121,7 +132,7 @@ def _save_selection(
     selection.mask.save(run.mask, origin)
     write_json(run.selection, {**selection.record, **facts})
     if selection.path:
-        run.path_masks.mkdir(exist_ok=True)
+        make_directory(run.path_masks)
     for mask in selection.path:
         mask.save(run.path_masks / f"{mask.num_localized:04d}.json", origin)
 

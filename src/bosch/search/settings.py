@@ -5,8 +5,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from bosch.calibration.tasks import TASKS
 from bosch.errors import BoschError
 from bosch.heads import quota
+from bosch.objective import OBJECTIVES
+from bosch.registry import lookup
 
 DEFAULT_BUDGETS = {"progressive": 8, "bosch": 100}
 """Evaluations per layer; the paper's kappa is 100."""
@@ -47,6 +50,10 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         quota(self.ratio, 1)
+        lookup("method", self.method, DEFAULT_BUDGETS)
+        lookup("objective", self.objective, OBJECTIVES)
+        for task in self.tasks:
+            lookup("task", task, TASKS)
         for name, least in (("window", 1), ("sinks", 0), ("examples", 1), ("heldout", 1), ("seed", 0)):
             _check_integer(name, getattr(self, name), least)
         if self.budget is not None:
@@ -58,7 +65,7 @@ class SearchSettings:
             if self.window >= length:
                 raise BoschError(f"a window of {self.window} tokens covers examples of {length} tokens whole; "
                                  "expected a window smaller than every length")  # fmt: skip
-        if not (math.isfinite(self.memory_gib) and self.memory_gib > 0):
+        if not (math.isfinite(self.memory_gib * 2**30) and self.memory_gib > 0):
             raise BoschError(f"memory_gib must be a positive number of GiB, got {self.memory_gib!r}")
 
     @property
