@@ -56,6 +56,12 @@ def test_the_same_settings_go_on(tmp_path):
     assert snapshot(tmp_path) == before
 
 
+def test_a_run_may_go_on_with_another_memory_budget(tmp_path):
+    run = begin(tmp_path, num_evaluations=1)
+    open_run(tmp_path, dataclasses.replace(SETTINGS, memory_gib=1.0))
+    assert run.has_evaluations
+
+
 def test_other_settings_are_refused_by_name(tmp_path):
     begin(tmp_path, num_evaluations=1)
     before = snapshot(tmp_path)

@@ -168,7 +168,7 @@ def test_three_stages_leave_the_same_files(command, tmp_path):
     assert mask.localized_per_layer == tuple(quotas[str(layer)] for layer in range(3))
     assert mask.num_localized == NUM_LOCALIZED
     assert [search["layer"] for search in selection["stage_1"]["searches"]] == [2, 1, 0]
-    assert selection["evaluations"] <= 2 + 2 * 12 * 3
+    assert read_json(run.mask)["provenance"]["evaluations"] <= 2 + 2 * 12 * 3
     assert "| bosch | 0.556 |" in run.report.read_text()
     assert all(path.is_file() for path in run.pictures)
 
@@ -257,6 +257,18 @@ def test_ctrl_c_says_so_and_the_same_command_goes_on(command, finished, tmp_path
     assert masks_in(tmp_path / "journal.jsonl") == masks_in(finished / "journal.jsonl")
     same = read_json(tmp_path / "scores.json")["rows"]
     assert same == read_json(finished / "scores.json")["rows"]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_terminal_is_shown_how_far_the_search_is(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(command(tmp_path / "run")) == 0
+    shown = capsys.readouterr().err
+    for stage in ("anchors", "localizing 5 of 5 units", "swapping units", "scores on both sets"):
+        assert f"{stage}: " in shown
+    assert "lowest nll" in shown
+    assert main(command(tmp_path / "fails", objective="accuracy")) == 2
+    assert capsys.readouterr().err.rstrip("\n").split("\n")[-1].startswith("bosch: error: ")
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -357,6 +369,17 @@ def test_a_model_without_eligible_units(command, tmp_path, capsys):
         "bosch: error: MistralForCausalLM has no unit that can slide: every layer is sliding, linear or latent "
         "already; expected at least one layer of full attention\n"
     )
+
+
+def test_a_model_with_a_nan_in_it(command, model_path, tmp_path, capsys):
+    shutil.copytree(model_path, tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(model_path)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[make_tokenizer().convert_tokens_to_ids("magic")] = math.nan
+    model.save_pretrained(tmp_path / "model")
+    capsys.readouterr()
+    assert main(command(tmp_path / "run", model=tmp_path / "model")) == 2
+    assert "its all-sliding self (nll nan full, nan sliding; expected full above sliding)" in one_line(capsys)
 
 
 def test_examples_that_cannot_tell_full_from_sliding(command, tmp_path, capsys):
