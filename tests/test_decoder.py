@@ -246,3 +246,23 @@ def test_nothing_of_one_prompt_stays_for_the_next():
         for index in order:
             torch.testing.assert_close(decoder.forward(prompts[index], mask), fresh[index], rtol=0, atol=0)
     assert not any(hasattr(module, STATE) for module in decoder.model.modules())
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "opt", "stablelm", "phi"])
+def test_families_with_other_names_for_their_parts(model_type):
+    """The final norm is what runs after the last layer, whatever it is called."""
+    config = AutoConfig.for_model(
+        model_type,
+        vocab_size=97,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        **({"ffn_dim": 48, "word_embed_proj_dim": 32, "dropout": 0.0} if model_type == "opt" else {}),
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    decoder = Decoder(AutoModelForCausalLM.from_config(config).eval())
+    assert decoder.layout.units_per_layer == (4, 4)
+    assert decoder.tokens_meet_in_attention_only

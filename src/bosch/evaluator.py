@@ -168,7 +168,7 @@ class Evaluator:
                 {
                     "mask": mask.key(),
                     "hits": "".join("01"[hit] for hit in score.hits),
-                    "nlls": score.nlls,
+                    "nlls": [nll if math.isfinite(nll) else None for nll in score.nlls],
                     "layer_tokens": self._costs[mask.key()],
                     "seconds": round(time.monotonic() - started, 4),
                 }
@@ -287,7 +287,12 @@ class Evaluator:
 
 def _known_scores(journal: Journal | None) -> dict[str, Score]:
     entries: list[dict[str, Any]] = journal.entries if journal else []
-    return {entry["mask"]: Score(tuple(hit == "1" for hit in entry["hits"]), tuple(entry["nlls"])) for entry in entries}
+    return {entry["mask"]: _score_of(entry) for entry in entries}
+
+
+def _score_of(entry: dict[str, Any]) -> Score:
+    nlls = tuple(math.nan if nll is None else nll for nll in entry["nlls"])
+    return Score(tuple(hit == "1" for hit in entry["hits"]), nlls)
 
 
 def _group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:

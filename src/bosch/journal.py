@@ -102,8 +102,9 @@ class Journal:
     def _parse(self, number: int, line: bytes) -> dict[str, Any]:
         checksum, _, text = line.partition(b" ")
         try:
-            if int(checksum, 16) == zlib.crc32(text):
-                return json.loads(text)
+            entry = json.loads(text) if int(checksum, 16) == zlib.crc32(text) else None
+            if isinstance(entry, dict):
+                return entry
         except ValueError:
             pass
         raise BoschError(

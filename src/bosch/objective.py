@@ -1,4 +1,8 @@
-"""What a mask is worth: the score, its two anchors, and the loss that a search minimises (paper 2.2, Eq. 2 and 3)."""
+"""What a mask is worth: the score, its two anchors, and the normalized score that a search maximises (paper Eq. 2).
+
+The paper's penalty on the distance to the target ratio (Eq. 3) is the optimizers' affair: selectors score no mask that
+misses its quota, see `bosch.optimizers.loop`.
+"""
 
 import dataclasses
 import math
@@ -10,9 +14,6 @@ from typing import Protocol
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from bosch.registry import lookup
-
-PENALTY = 100.0
-"""The paper's alpha, the weight of the squared distance to the target ratio."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,3 @@ class Objective:
     def __call__(self, mask: HeadMask) -> float:
         """Normalized score of a mask; higher is better."""
         return self.normalized(self.scorer.score(mask))
-
-    def loss(self, mask: HeadMask, ratio: float) -> float:
-        """-S_hat + alpha * (rho(z) - rho)^2, paper Eq. 3; lower is better."""
-        return PENALTY * (mask.ratio - ratio) ** 2 - self(mask)

@@ -12,6 +12,9 @@ from bosch.provenance import provenance
 
 RUN_SCHEMA = "bosch.run/1"
 
+RESOURCES = {"memory_gib"}
+"""Settings that change what a run costs and nothing of its result: it may be resumed with others."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
@@ -152,6 +155,6 @@ def _read_settings(run: RunDirectory) -> dict[str, Any]:
 def _difference(found: dict[str, Any], settings: dict[str, Any]) -> str:
     """The first setting that differs, in words; empty where none does."""
     for name, value in settings.items():
-        if found.get(name) != value:
+        if name not in RESOURCES and found.get(name) != value:
             return f"its {name} is {found.get(name)!r}, now it is {value!r}"
     return ""

@@ -130,7 +130,7 @@ def _save_selection(
 ) -> None:
     origin = {"settings": dataclasses.asdict(settings), **facts, **provenance()}
     selection.mask.save(run.mask, origin)
-    write_json(run.selection, {**selection.record, **facts})
+    write_json(run.selection, {**selection.record, "facts": dict(facts)})
     if selection.path:
         make_directory(run.path_masks)
     for mask in selection.path:
