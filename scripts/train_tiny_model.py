@@ -5,8 +5,8 @@ Lessons grow from repeated numbers to whole prompts, and each has many answers t
 heads that look up earlier text appear within minutes. Only keys and values of the calibration split are seen. Telling
 several keys apart is practised as well, but is not learnt in so few steps: the tests use the tasks with one key.
 
-It took 26 minutes on a busy CPU of 2 cores. Everything is seeded and runs in one thread; other processors or other versions
-of torch may round differently, and then give other weights of the same ability.
+It took 26 minutes on a busy CPU of 2 cores. Everything is seeded and runs in one thread; other processors or other
+versions of torch may round differently, and then give other weights of the same ability.
 """
 
 import argparse
@@ -267,7 +267,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         num_key_value_heads=4,
         head_dim=16,
         max_position_embeddings=tokenizer.model_max_length,
-        rope_theta=10_000.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         tie_word_embeddings=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=None,
