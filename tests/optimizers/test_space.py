@@ -47,7 +47,6 @@ def test_projection_is_a_nearest_feasible_point_and_always_the_same(case):
     assert projected in points
     assert distance(bits, projected) == nearest
     assert space.project(bits) == projected
-    assert space.violation(bits) == nearest / space.dimension
     assert space.is_feasible(bits) == (nearest == 0)
 
 

@@ -1,8 +1,9 @@
 """The one loop around every optimizer: it asks for points, evaluates each new one once, and keeps the best.
 
-An optimizer is a generator of proposals: it yields bits and is sent their loss. It never sees the function, the budget
-is enforced here, and so are feasibility, the memo and the choice of what is returned. All optimizers therefore keep
-the same promises.
+An optimizer is a generator of proposals: it yields feasible bits and is sent their loss. It never sees the function;
+budget, memo, the end of circling and the choice of what is returned are here, so all optimizers keep the same promises.
+The paper's quadratic penalty on the ratio (Eq. 3) has no place: it is zero wherever the quotas are met, and a model
+pass spent on a mask that may not be returned is wasted.
 """
 
 import dataclasses
@@ -14,9 +15,6 @@ from typing import Protocol
 from bosch.errors import BoschError
 from bosch.optimizers.space import Bits, QuotaSpace
 
-PENALTY = 100.0
-"""alpha of the paper's quadratic penalty (Eq. 3)."""
-
 MAX_REPEATS = 200
 """Consecutive proposals that teach nothing new before a search counts as circling and is ended."""
 
@@ -25,10 +23,10 @@ FAILED = 1e20
 
 
 class Optimizer(Protocol):
-    """Proposes points, one at a time: yields bits, feasible or not, and is sent the penalized loss of each.
+    """Proposes feasible points, one at a time, and is sent the loss of each.
 
-    The start comes first. The generator returns when the optimizer has no more to propose; it may be closed at any
-    time, and then leaves nothing behind.
+    The start comes first. A point may come again, and is answered from memory. The generator does not return before
+    the whole space was proposed; it may be closed at any time, and then leaves nothing behind.
     """
 
     def __call__(self, space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generator[Bits, float, None]:
@@ -41,12 +39,11 @@ class Outcome:
 
     Args:
         best: the best of all evaluated points, feasible; of equals, the one seen first.
-        loss: its loss, as the function returned it, without a penalty.
+        loss: its loss, as the function returned it.
         num_evaluations: calls of the function, no two with the same bits.
         own_seconds: wall-clock time of the search without the time spent in the function.
         optimizer: the optimizer's name.
-        stop_reason: "budget", "all seen" (the space is exhausted), "circling" (200 proposals in a row were known) or
-            "converged" (the optimizer ended by itself).
+        stop_reason: "budget", "all seen" (the space is exhausted) or "circling" (200 proposals in a row were known).
     """
 
     best: Bits
@@ -112,26 +109,17 @@ def run(
 
 
 def _drive(proposals: Generator[Bits, float, None], evaluations: Evaluations, budget: int) -> str:
-    """Answer proposals until there is a reason to stop, which is returned.
-
-    The optimizer is told the loss of the projection plus the paper's penalty on the distance to it. The paper
-    evaluates an infeasible mask as it is; its score is of no use to a search that may not return it.
-    """
-    space, known = evaluations.space, evaluations.known
+    """Answer proposals until there is a reason to stop, which is returned."""
+    known = evaluations.known
     repeats = 0
-    try:
-        proposal = next(proposals)
-        while True:
-            num_known = len(known)
-            bits = space.project(proposal)
-            value = evaluations.evaluate(bits) + PENALTY * space.violation(proposal) ** 2
-            if len(known) == space.num_feasible:
-                return "all seen"
-            if len(known) == budget:
-                return "budget"
-            repeats = repeats + 1 if len(known) == num_known else 0
-            if repeats == MAX_REPEATS:
-                return "circling"
-            proposal = proposals.send(min(value, FAILED))
-    except StopIteration:
-        return "converged"
+    proposal = next(proposals)
+    while repeats < MAX_REPEATS:
+        num_known = len(known)
+        loss = evaluations.evaluate(proposal)
+        if len(known) == evaluations.space.num_feasible:
+            return "all seen"
+        if len(known) == budget:
+            return "budget"
+        repeats = repeats + 1 if len(known) == num_known else 0
+        proposal = proposals.send(min(loss, FAILED))
+    return "circling"

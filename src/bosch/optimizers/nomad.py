@@ -1,6 +1,12 @@
-"""MADS, as implemented by NOMAD 4, in a child process of its own.
+"""MADS, as implemented by NOMAD 4, in child processes, brought back to the quotas.
 
 Audet and Dennis (2006), Mesh adaptive direct search; Audet et al. (2022), Algorithm 1027: NOMAD version 4.
+
+On binary variables NOMAD's poll flips one bit of its best point, and hardly ever more. From a point that meets its
+quotas no flip does. With a penalty on infeasible points, the paper's Eq. 3, it would stay where it starts; so each
+flip is repaired by flips at random, which makes it a swap, and NOMAD is told the loss of that. As it takes the flip,
+not the swap, for its new best point, it begins again from the swap. The mesh of a binary variable has one size, so
+nothing learned is lost.
 
 The library is not to be trusted with our process: equal bounds or a start of the wrong length end it with a
 segmentation fault, an exception of the callback (Ctrl-C too) is printed and swallowed, and a second run in one process
@@ -8,12 +14,13 @@ does not follow its seed. So each run gets a fresh child, which is killed as soo
 """
 
 import contextlib
+import itertools
 import json
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from bosch.errors import BoschError
@@ -38,45 +45,56 @@ NUM_SEEDS = 100_000
 
 
 def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generator[Bits, float, None]:
-    """Propose what NOMAD proposes, over the bits that are not pinned.
+    """Propose the start, then NOMAD's flips of the best point so far, repaired.
 
     Raises:
-        BoschError: the child process died; its status is named.
+        BoschError: a child process died; its status is named.
     """
+    best, lowest = start, (yield start)
     free = space.free
-    if not free:
-        yield start
-        return
-    with _start_worker() as worker:
-        try:
-            _send(worker, _task([start[i] for i in free], seed))
-            while line := _receive(worker):
-                bits = list(start)
-                for i, digit in zip(free, line, strict=True):
-                    bits[i] = digit == "1"
-                _send(worker, (yield tuple(bits)))
-        finally:
-            worker.kill()
+    for attempt in itertools.count():
+        rng = random.Random(f"nomad {seed} {attempt}")
+        with _worker(_task([best[i] for i in free], rng)) as worker:
+            while point := _receive(worker):
+                bits = space.repair(_place(point, free, best), rng)
+                loss = yield bits
+                if loss < lowest:
+                    best, lowest = bits, loss
+                    break
+                _send(worker, loss)
 
 
-def _task(start: list[bool], seed: int) -> dict[str, list[int] | list[str]]:
-    # NOMAD's generator gives neighbouring small seeds the same run at times; spread them.
-    spread = random.Random(f"nomad {seed}").randrange(1, NUM_SEEDS)
+def _place(point: str, free: Sequence[int], bits: Bits) -> list[bool]:
+    placed = list(bits)
+    for i, digit in zip(free, point, strict=True):
+        placed[i] = digit == "1"
+    return placed
+
+
+def _task(start: list[bool], rng: random.Random) -> dict[str, list[int] | list[str]]:
     types = " ".join("B" for _ in start)
-    own = [f"DIMENSION {len(start)}", f"BB_INPUT_TYPE ( {types} )", f"SEED {spread}"]
+    # Neighbouring small seeds give NOMAD the same run at times, so ours is not passed on as it is.
+    own = [f"DIMENSION {len(start)}", f"BB_INPUT_TYPE ( {types} )", f"SEED {rng.randrange(1, NUM_SEEDS)}"]
     return {"start": [int(bit) for bit in start], "parameters": [*own, *PARAMETERS]}
 
 
-def _start_worker() -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def _worker(task: dict[str, list[int] | list[str]]) -> Iterator[subprocess.Popen[bytes]]:
     # A session of its own: Ctrl-C in the terminal reaches us alone, and we end the child. Unbuffered: after its death
     # there is nothing left to flush, which would fail a second time.
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-P", str(WORKER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
         start_new_session=True,
     )
+    with process:
+        try:
+            _send(process, task)
+            yield process
+        finally:
+            process.kill()
 
 
 def _send(worker: subprocess.Popen[bytes], message: object) -> None:

@@ -24,9 +24,12 @@ def main() -> None:
     dimension = len(task["start"])
 
     def evaluate(point: Any) -> bool:
-        replies.write("".join("1" if point.get_coord(i) > 0.5 else "0" for i in range(dimension)) + "\n")
-        replies.flush()
-        loss = sys.stdin.readline()
+        try:
+            replies.write("".join("1" if point.get_coord(i) > 0.5 else "0" for i in range(dimension)) + "\n")
+            replies.flush()
+            loss = sys.stdin.readline()
+        except BrokenPipeError:
+            loss = ""
         if not loss:
             # The parent is gone. An exception would be swallowed by the library, which would then go on.
             os._exit(1)

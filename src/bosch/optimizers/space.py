@@ -61,10 +61,6 @@ class QuotaSpace:
         """Whether the bits have the right number and meet every quota."""
         return len(bits) == self.dimension and not any(self._surpluses(bits))
 
-    def violation(self, bits: Sequence[bool]) -> float:
-        """Share of bits, in [0, 1], that must change before the bits are feasible."""
-        return sum(map(abs, self._surpluses(bits))) / self.dimension
-
     def repair(self, bits: Sequence[bool], rng: random.Random) -> Bits:
         """A nearest feasible point, in bits changed; each of the nearest is equally likely."""
         repaired = list(bits)
