@@ -51,9 +51,10 @@ def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generato
         BoschError: a child process died; its status is named.
     """
     best, lowest = start, (yield start)
-    free = space.free
     for attempt in itertools.count():
         rng = random.Random(f"nomad {seed} {attempt}")
+        # Its poll goes from the first variable to the last; beginning again, it would never come to the later ones.
+        free = rng.sample(space.free, len(space.free))
         with _worker(_task([best[i] for i in free], rng)) as worker:
             while point := _receive(worker):
                 bits = space.repair(_place(point, free, best), rng)
