@@ -296,12 +296,13 @@ def _score_of(entry: dict[str, Any]) -> Score:
 
 
 def _group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:
-    """Indices of examples in batches of at most that many tokens (padded), longest first: the first batch shows at
-    once whether memory suffices."""
+    """Indices of examples in batches of at most that many tokens, padding included, of which it has at most a tenth;
+    longest first: the first batch shows at once whether memory suffices."""
     groups: list[list[int]] = []
     for index in sorted(range(len(examples)), key=lambda i: -len(examples[i].input_ids)):
         longest = len(examples[groups[-1][0]].input_ids) if groups else 0
-        if groups and longest * (len(groups[-1]) + 1) <= batch_tokens:
+        alike = len(examples[index].input_ids) >= 0.9 * longest
+        if groups and alike and longest * (len(groups[-1]) + 1) <= batch_tokens:
             groups[-1].append(index)
         else:
             groups.append([index])

@@ -44,6 +44,10 @@ NUM_SEEDS = 100_000
 """NOMAD begins by drawing as many random numbers as its seed says: 20 s for a seed of 1e9, 10 ms for one of 1e5."""
 
 
+NUM_REPAIRS = 20
+"""Repairs of a flip drawn in search of a new point; where there is none, the flip counts as no change of the best."""
+
+
 def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generator[Bits, float, None]:
     """Propose the start, then NOMAD's flips of the best point so far, repaired.
 
@@ -51,13 +55,17 @@ def nomad(space: QuotaSpace, *, budget: int, seed: int, start: Bits) -> Generato
         BoschError: a child process died; its status is named.
     """
     best, lowest = start, (yield start)
+    known = {start}
     for attempt in itertools.count():
         rng = random.Random(f"nomad {seed} {attempt}")
         # Its poll goes from the first variable to the last; beginning again, it would never come to the later ones.
         free = rng.sample(space.free, len(space.free))
         with _worker(_task([best[i] for i in free], rng)) as worker:
             while point := _receive(worker):
-                bits = space.repair(_place(point, free, best), rng)
+                flipped = _place(point, free, best)
+                repairs = (space.repair(flipped, rng) for _ in range(NUM_REPAIRS))
+                bits = next((repair for repair in repairs if repair not in known), best)
+                known.add(bits)
                 loss = yield bits
                 if loss < lowest:
                     best, lowest = bits, loss

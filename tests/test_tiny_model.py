@@ -1,0 +1,70 @@
+"""The trained model in tests/models/tiny: a real thing to find, small enough for every test run."""
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import torch
+
+from bosch.calibration import make_examples
+from bosch.decoder import Decoder
+from bosch.evaluator import Evaluator
+from bosch.models import load_model
+from bosch.objective import Objective
+from bosch.selectors import SELECTORS, random_mask
+
+TINY = str(Path(__file__).parent / "models" / "tiny")
+WINDOW = 8
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    model, tokenizer = load_model(TINY, dtype="float32", device="cpu")
+    return Decoder(model), tokenizer
+
+
+def examples(tokenizer, split, number, lengths=(128, 192), tasks=("niah_single_1", "niah_single_2")):
+    return make_examples(tokenizer, tasks=tasks, lengths=lengths, num_examples=number, seed=5, split=split)
+
+
+def test_it_answers_needles_with_full_attention_only(tiny):
+    decoder, tokenizer = tiny
+    judge = Evaluator(decoder, examples(tokenizer, "heldout", 60), window=WINDOW)
+    assert judge.score(judge.full).accuracy >= 0.95
+    assert judge.score(judge.sliding).accuracy <= 0.2
+    randoms = [judge.score(random_mask(judge.full, 0.5, seed)).accuracy for seed in range(10)]
+    assert fmean(randoms) <= 0.7
+    reach = decoder.num_layers * (WINDOW - 1)
+    assert judge.examples.share_beyond(reach) == 1
+
+
+@pytest.mark.parametrize("lengths", [(128,), (96, 128, 160)], ids=["even", "padded"])
+def test_incremental_evaluation_equals_plain_passes_on_fifty_masks(tiny, lengths):
+    decoder, tokenizer = tiny
+    data = examples(tokenizer, "calibration", 6, lengths)
+    evaluator = Evaluator(decoder, data, window=WINDOW)
+    for seed in range(50):
+        mask = random_mask(evaluator.full, seed % 10 / 10, seed)
+        score = evaluator.score(mask)
+        for example, hit, nll in zip(data.examples, score.hits, score.nlls, strict=True):
+            logits = decoder.forward(torch.tensor([example.input_ids]), mask)[0, example.answer_start - 1 : -1]
+            answer = torch.tensor(example.input_ids[example.answer_start :])
+            assert hit == bool((logits.argmax(-1) == answer).all())
+            assert nll == pytest.approx(float(torch.nn.functional.cross_entropy(logits, answer)), abs=2e-5)
+        if seed % 7 == 0:
+            evaluator.rebase(mask)
+
+
+@pytest.mark.parametrize(("method", "budget"), [("progressive", 4), ("bosch", 20)])
+@pytest.mark.parametrize("ratio", [0.5, 0.75])
+def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
+    decoder, tokenizer = tiny
+    evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 12), window=WINDOW)
+    objective = Objective(evaluator, "nll")
+    selection = SELECTORS[method](objective, ratio, budget=budget, seed=0, on_stage=lambda *_: None)
+    judge = Evaluator(decoder, examples(tokenizer, "heldout", 24), window=WINDOW)
+    randoms = [judge.score(random_mask(judge.full, ratio, seed)).accuracy for seed in range(10)]
+    found = judge.score(selection.mask).accuracy
+    print(method, ratio, found, sorted(randoms))
+    assert found > fmean(randoms) + 0.15
+    assert found >= sorted(randoms)[7]
