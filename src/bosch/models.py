@@ -39,10 +39,10 @@ def load_model(
 
     torch_device = _resolve_device(device)
     torch_dtype = _resolve_dtype(dtype, torch_device)
-    source = _resolve_source(name_or_path)
-    is_local = isinstance(source, Path) or not _hub_answers(source)
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()
+    source = _resolve_source(name_or_path)
+    is_local = isinstance(source, Path) or not _hub_answers(source)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": is_local}
     with _loading_errors(source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)

@@ -1,7 +1,7 @@
 """What a mask is worth: the score, its two anchors, and the normalized score that a search maximises (paper Eq. 2).
 
-The paper's penalty on the distance to the target ratio (Eq. 3) is the optimizers' affair: selectors score no mask that
-misses its quota, see `bosch.optimizers.loop`.
+The paper's penalty on the distance to the target ratio (Eq. 3) is zero on every mask that is scored: the optimizers
+propose none that misses its quota, see `bosch.optimizers.loop`.
 """
 
 import dataclasses

