@@ -10,7 +10,7 @@ demo: $(INSTALLED)  ## search SmolLM2-135M's heads; leaves mask, report and pict
 	$(BIN)/bosch search --model smollm2-135m --ratio 0.5 --window 64 --length 256,384,512 --examples 8 --budget 6 --output runs/demo
 
 test: check  ## format, lint, types, and all tests that take seconds
-	$(BIN)/pytest -m "not slow and not real_model"
+	$(BIN)/pytest -n 2 -m "not slow and not real_model"
 
 slow: $(INSTALLED)  ## the long tests and those on the real model
 	$(BIN)/pytest -m "slow or real_model"
