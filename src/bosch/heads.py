@@ -215,19 +215,19 @@ class HeadMask:
             raise BoschError(f"the mask was made for a model with {found_layout}, but this model has {layout}")
         return cls(found_layout, tuple(tuple(row) for row in rows), data["window"], data["sinks"])
 
-    def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: str | Path, provenance: Mapping[str, Any] | None = None) -> None:
         """Write `mask.json`, atomically."""
-        write_json(path, self.to_json(provenance))
+        write_json(Path(path), self.to_json(provenance))
 
     @classmethod
-    def load(cls, path: Path, layout: HeadLayout | None = None) -> "HeadMask":
+    def load(cls, path: str | Path, layout: HeadLayout | None = None) -> "HeadMask":
         """Read a mask file as data; nothing in it is executed.
 
         Raises:
             BoschError: the file cannot be read, is not JSON, or is refused by `from_json`; the path is named.
         """
         try:
-            return cls.from_json(read_json(path), layout)
+            return cls.from_json(read_json(Path(path)), layout)
         except BoschError as error:
             raise BoschError(f"{path}: {error}") from None
 
