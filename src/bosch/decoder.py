@@ -9,6 +9,7 @@ change, and hand only the answers to the head.
 import contextlib
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -109,9 +110,11 @@ class Decoder:
         entered: list[Tensor] = []
         arguments: list[dict[str, Any]] = []
 
-        def record(hidden_states: Tensor, **kwargs: Any) -> Tensor:
+        names = list(inspect.signature(self.layers[0].forward).parameters)
+
+        def record(hidden_states: Tensor, *positional: Any, **named: Any) -> Tensor:
             entered.append(hidden_states)
-            arguments.append(kwargs)
+            arguments.append(dict(zip(names[1:], positional, strict=False)) | named)
             return hidden_states
 
         with hybrid_attention(self.model), _forward_replaced(self.layers, record):
