@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     given = {field.name for field in dataclasses.fields(SearchSettings)} & vars(arguments).keys()
     settings = SearchSettings(**{name: getattr(arguments, name) for name in given})
     from bosch.files import read_json
-    from bosch.report.run_report import score_table
+    from bosch.search.report.run_report import score_table
     from bosch.search.run import search
 
     directory = search(settings, arguments.output, overwrite=arguments.overwrite)

@@ -16,9 +16,9 @@ from bosch.journal import Journal
 from bosch.models import load_model
 from bosch.objective import Objective
 from bosch.provenance import model_hash, provenance
-from bosch.report import write_report
 from bosch.search.directory import RunDirectory, make_directory, open_run
 from bosch.search.progress import Progress
+from bosch.search.report import write_report
 from bosch.search.settings import SearchSettings
 from bosch.selectors import SELECTORS, Selection, random_mask
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from bosch.files import read_json, write_text
 from bosch.objective import OBJECTIVES, Score
-from bosch.report.pictures import draw_mask, draw_search, draw_sensitivity
+from bosch.search.report.pictures import draw_mask, draw_search, draw_sensitivity
 from bosch.selectors import Selection
 
 if TYPE_CHECKING:
