@@ -46,7 +46,7 @@ def kill_somewhere(argv: list[str], run: RunDirectory, rng: random.Random, total
     child = start(argv)
     while sum(map(len, evaluated(run))) < goal and is_running(child):
         time.sleep(0.002)
-    time.sleep(rng.uniform(0.0, 0.3))
+    time.sleep(rng.uniform(0.0, 0.03))  # within an evaluation or two of its goal, however quick the machine
     os.kill(child, signal.SIGKILL)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
@@ -70,7 +70,7 @@ def test_ten_kills_change_nothing_and_repeat_no_evaluation(command, tmp_path, me
         if len(struck) == NUM_KILLS:
             break
     assert len(struck) == NUM_KILLS
-    assert len(set(struck)) > NUM_KILLS // 3  # they did not all come at one place
+    assert len(set(struck)) > NUM_KILLS // 2
 
 
 def assert_same_result(run: RunDirectory, undisturbed: RunDirectory) -> None:
