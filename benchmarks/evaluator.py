@@ -19,12 +19,13 @@ import torch
 
 import attention
 from bosch.calibration import ExampleSet, make_examples
+from bosch.cost import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.heads import HeadMask
 from bosch.models import load_model
 from bosch.objective import Objective, Score
-from bosch.selectors import SELECTORS
+from bosch.selectors import SELECTORS, Problem
 
 
 def main() -> None:
@@ -64,7 +65,7 @@ class PlainScorer(Evaluator):
             answer = ids[0, example.answer_start :]
             hits.append(bool((logits.argmax(-1) == answer).all()))
             nlls.append(float(torch.nn.functional.cross_entropy(logits, answer)))
-        self._costs[mask.key()] = self.full_pass_layer_tokens
+        self._spent[mask.key()] = (self.full_pass_layer_tokens, 0.0)
         return Score(tuple(hits), tuple(nlls))
 
 
@@ -95,15 +96,15 @@ def whole_search(decoder: Decoder, examples: ExampleSet, window: int) -> None:
     """The progressive search at a quarter, with and without incremental evaluation."""
     results = {}
     for name, kind in (("incremental", Evaluator), ("plain", PlainScorer)):
-        scorer = kind(decoder, examples, window=window)
+        scorer = CountingScorer(kind(decoder, examples, window=window))
         seconds, selection = timed(
             lambda scorer=scorer: SELECTORS["progressive"](
-                Objective(scorer, "nll"), 0.25, budget=1, seed=0, on_stage=lambda *_: None
+                Problem(Objective(scorer, "nll")), 0.25, budget=1, seed=0, on_stage=lambda *_: None
             )
         )
         results[name] = seconds, selection.mask
-        print(f"progressive at 0.25, {name}: {seconds:.1f} s, {scorer.num_evaluations} evaluations, "
-              f"{scorer.full_passes:.1f} full-pass equivalents")  # fmt: skip
+        print(f"progressive at 0.25, {name}: {seconds:.1f} s, {len(scorer.asked)} evaluations, "
+              f"{scorer.cost(scorer.asked).full_passes:.1f} full-pass equivalents")  # fmt: skip
     ratio = results["plain"][0] / results["incremental"][0]
     print(f"  speed-up {ratio:.2f}x; same mask: {results['plain'][1] == results['incremental'][1]}")
 

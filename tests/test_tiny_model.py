@@ -11,7 +11,7 @@ from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.models import load_model
 from bosch.objective import Objective
-from bosch.selectors import SELECTORS, random_mask
+from bosch.selectors import SELECTORS, Problem, random_mask
 
 TINY = str(Path(__file__).parent / "models" / "tiny")
 WINDOW = 8
@@ -61,7 +61,7 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     decoder, tokenizer = tiny
     evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 12), window=WINDOW)
     objective = Objective(evaluator, "nll")
-    selection = SELECTORS[method](objective, ratio, budget=budget, seed=0, on_stage=lambda *_: None)
+    selection = SELECTORS[method](Problem(objective), ratio, budget=budget, seed=0, on_stage=lambda *_: None)
     judge = Evaluator(decoder, examples(tokenizer, "heldout", 24), window=WINDOW)
     randoms = [judge.score(random_mask(judge.full, ratio, seed)).accuracy for seed in range(10)]
     found = judge.score(selection.mask).accuracy

@@ -302,7 +302,7 @@ def _count_units(observations: Sequence[Observation]) -> int:
         return 0
     (observation,) = observations
     latent = getattr(observation.module, "kv_lora_rank", None) is not None
-    return 0 if latent or observation.native_window is not None else observation.keys.key.shape[1]
+    return 0 if latent or observation.call.window is not None else observation.keys.key.shape[1]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ once. And of the last layer and the head, only the positions that predict answer
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bosch.attention.interface import KeyValue, hybrid_attention
 from bosch.calibration import Example, ExampleSet
+from bosch.cost import Cost
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
@@ -95,8 +96,8 @@ class Evaluator:
         self.on_evaluation = on_evaluation
         self._check_examples()
         self._scores = _known_scores(journal)
-        self._costs = {entry["mask"]: entry["layer_tokens"] for entry in journal.entries} if journal else {}
-        self._asked: set[str] = set()
+        entries = journal.entries if journal else []
+        self._spent = {entry["mask"]: (entry["layer_tokens"], entry["seconds"]) for entry in entries}
         self._layer_tokens = 0
         self._batches: list[Batch] | None = None
         self._stride = 1
@@ -106,15 +107,11 @@ class Evaluator:
         """Layer-tokens of one plain pass over the examples: the unit of cost."""
         return self.decoder.num_layers * sum(len(example.input_ids) for example in self.examples.examples)
 
-    @property
-    def num_evaluations(self) -> int:
-        """Different masks asked for so far, whether run now or known from the journal."""
-        return len(self._asked)
-
-    @property
-    def full_passes(self) -> float:
-        """What the masks asked for so far cost when they were run, in full-pass equivalents."""
-        return sum(self._costs[key] for key in self._asked) / self.full_pass_layer_tokens
+    def cost(self, masks: Iterable[HeadMask]) -> Cost:
+        """What known masks cost when they were run."""
+        spent = [self._spent[key] for key in {mask.key() for mask in masks}]
+        layer_tokens = sum(tokens for tokens, _ in spent)
+        return Cost(len(spent), layer_tokens / self.full_pass_layer_tokens, sum(seconds for _, seconds in spent))
 
     @property
     def history(self) -> list[Score]:
@@ -139,7 +136,6 @@ class Evaluator:
         key = mask.key()
         if key not in self._scores:
             self._scores[key] = self._evaluate(mask)
-        self._asked.add(key)
         return self._scores[key]
 
     def rebase(self, mask: HeadMask) -> None:
@@ -162,15 +158,16 @@ class Evaluator:
                     hits[index], nlls[index] = hit, nll
         order = range(len(self.examples.examples))
         score = Score(tuple(hits[i] for i in order), tuple(nlls[i] for i in order))
-        self._costs[mask.key()] = self._layer_tokens - tokens_before
+        spent = (self._layer_tokens - tokens_before, round(time.monotonic() - started, 4))
+        self._spent[mask.key()] = spent
         if self.journal:
             self.journal.append(
                 {
                     "mask": mask.key(),
                     "hits": "".join("01"[hit] for hit in score.hits),
                     "nlls": [nll if math.isfinite(nll) else None for nll in score.nlls],
-                    "layer_tokens": self._costs[mask.key()],
-                    "seconds": round(time.monotonic() - started, 4),
+                    "layer_tokens": spent[0],
+                    "seconds": spent[1],
                 }
             )
         if self.on_evaluation:

@@ -6,11 +6,12 @@ propose none that misses its quota, see `bosch.optimizers.loop`.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from statistics import fmean
 from typing import Protocol
 
+from bosch.cost import Cost
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from bosch.registry import lookup
@@ -61,6 +62,10 @@ class MaskScorer(Protocol):
 
     def score(self, mask: HeadMask) -> Score:
         """Score of a mask on the calibration set."""
+        ...
+
+    def cost(self, masks: Iterable[HeadMask]) -> Cost:
+        """What masks that were scored cost."""
         ...
 
     def rebase(self, mask: HeadMask) -> None:

@@ -9,13 +9,20 @@ import pytest
 from small_search import snapshot
 
 from bosch.errors import BoschError
+from bosch.experiment.directory import open_directory
 from bosch.files import read_json
 from bosch.journal import Journal
-from bosch.search.directory import RunDirectory, open_run
+from bosch.search.directory import RunDirectory
 from bosch.search.settings import SearchSettings
 
 SETTINGS = SearchSettings(model="m", ratio=0.5, window=4)
 OTHER = dataclasses.replace(SETTINGS, window=8)
+
+
+def open_run(path: Path, settings: SearchSettings, overwrite: bool = False) -> RunDirectory:
+    run = RunDirectory(path)
+    open_directory(run, settings, overwrite=overwrite)
+    return run
 
 
 def begin(path: Path, num_evaluations: int = 0) -> RunDirectory:
@@ -125,7 +132,7 @@ def test_a_stop_while_overwriting_leaves_a_run(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bosch.search.directory.write_json", stop)
+        patch.setattr("bosch.experiment.directory.write_json", stop)
         with pytest.raises(KeyboardInterrupt):
             open_run(tmp_path, OTHER, overwrite=True)
     assert read_json(open_run(tmp_path, OTHER).settings)["settings"]["window"] == 8

@@ -1,8 +1,7 @@
 import pytest
 
 from bosch.errors import BoschError
-from bosch.search.settings import DEFAULT_BUDGETS, SearchSettings
-from bosch.selectors import SELECTORS
+from bosch.search.settings import SearchSettings
 
 NAN = float("nan")
 
@@ -14,13 +13,9 @@ def settings(**changes) -> SearchSettings:
 def test_what_need_not_be_said():
     assert settings().method == "progressive"
     assert settings().objective == "nll"
-    assert settings().evaluations_per_layer == 8
-    assert settings(method="bosch").evaluations_per_layer == 100
-    assert settings(method="bosch", budget=3).evaluations_per_layer == 3
-
-
-def test_every_method_has_a_budget():
-    assert DEFAULT_BUDGETS.keys() == SELECTORS.keys()
+    assert settings().evaluations_per_layer("progressive") == 8
+    assert settings().evaluations_per_layer("bosch") == 100
+    assert settings(budget=3).evaluations_per_layer("bosch") == 3
 
 
 @pytest.mark.parametrize("changes", [{"ratio": 0}, {"ratio": 1.0}, {"window": 511}, {"sinks": 0}, {"length": (5, 9)}])

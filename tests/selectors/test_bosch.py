@@ -11,6 +11,7 @@ from bosch.selectors.bosch import bosch
 from bosch.selectors.bosch.groups import make_groups, select_in_groups
 from bosch.selectors.bosch.importance import layer_importance
 from bosch.selectors.bosch.ratios import adaptive_ratios, levels_of, relative_drops
+from bosch.selectors.contract import Problem
 
 LAYOUT = HeadLayout((3, 3, 3))
 
@@ -18,7 +19,7 @@ LAYOUT = HeadLayout((3, 3, 3))
 def test_stage_1_goes_from_the_top_down_and_keeps_what_it_found():
     weights = {(0, 0): 1.0, (0, 1): 0.5, (0, 2): 2.0, (1, 1): 0.3, (2, 0): 0.2, (2, 1): 0.4}
     scorer = ToyScorer(LAYOUT, weights)
-    importance = layer_importance(Objective(scorer, "nll"), 0.5, budget=100, seed=0, on_stage=ignore)
+    importance = layer_importance(Objective(scorer, "nll"), {0: 2, 1: 2, 2: 2}, budget=100, seed=0, on_stage=ignore)
     # two of three units of each layer: the cheapest pairs cost 0.2 (layer 2), 0 (layer 1), 1.5 (layer 0); range 4.4
     assert importance.mask.localized == {(2, 0), (2, 2), (1, 0), (1, 2), (0, 0), (0, 1)}
     assert importance.scores == pytest.approx({2: 1 - 0.2 / 4.4, 1: 1 - 0.2 / 4.4, 0: 1 - 1.7 / 4.4})
@@ -102,10 +103,10 @@ def test_stage_3_finds_pairs_that_stage_1_cannot_see():
 def test_bosch_meets_the_budget_exactly_and_records_every_choice(ratio):
     weights = {unit: 0.1 + 0.01 * index for index, unit in enumerate(LAYOUT.units())}
     scorer = ToyScorer(LAYOUT, weights)
-    selection = bosch(Objective(scorer, "nll"), ratio, budget=10, seed=0, on_stage=ignore)
+    selection = bosch(Problem(Objective(scorer, "nll")), ratio, budget=10, seed=0, on_stage=ignore)
     assert selection.mask.num_localized == quota(ratio, 9)
     quotas = selection.record["stage_2"]["quotas"]
     assert [quotas[str(layer)] for layer in range(3)] == list(selection.mask.localized_per_layer)
     assert set(selection.record) == {"method", "budget_per_layer", "stage_1", "stage_2", "stage_3"}
-    again = bosch(Objective(ToyScorer(LAYOUT, weights), "nll"), ratio, budget=10, seed=0, on_stage=ignore)
+    again = bosch(Problem(Objective(ToyScorer(LAYOUT, weights), "nll")), ratio, budget=10, seed=0, on_stage=ignore)
     assert again.mask == selection.mask

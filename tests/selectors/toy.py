@@ -1,7 +1,9 @@
 """A model that is a formula: every unit has a weight, and some pairs hurt more together than apart."""
 
 import itertools
+from collections.abc import Iterable
 
+from bosch.cost import Cost
 from bosch.heads import HeadLayout, HeadMask, Unit
 from bosch.objective import Score
 
@@ -37,6 +39,9 @@ class ToyScorer:
         self.calls.append(mask)
         nll = self.nll(mask)
         return Score(tuple(nll < threshold for threshold in (0.5, 1.0, 2.0, 4.0)), (nll,) * 4)
+
+    def cost(self, masks: Iterable[HeadMask]) -> Cost:
+        return Cost(len(set(masks)), 0.0, 0.0)
 
     def rebase(self, mask: HeadMask) -> None:
         pass

@@ -54,26 +54,37 @@ class AttentionState:
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """One call of the attention function, as an observer sees it; queries are (B, H, T, D)."""
+    """One call of the attention function, as an observer sees it.
+
+    Args:
+        module: the layer's attention module.
+        query: (B, H, T, D), rotary positions applied.
+        keys: keys and values.
+        call: how the layer attends by itself, without our mask.
+    """
 
     module: nn.Module
     query: Tensor
     keys: KeyValue
-    native_window: int | None
+    call: AttentionCall
 
 
-Observer = Callable[[Observation], None]
-_observer: contextvars.ContextVar[Observer | None] = contextvars.ContextVar("attention_observer", default=None)
+def _ignore(_: Tensor) -> None:
+    """Outputs are of no interest."""
+
+
+Observers = tuple[Callable[[Observation], None], Callable[[Tensor], None]]
+_observers: contextvars.ContextVar[Observers | None] = contextvars.ContextVar("attention_observers", default=None)
 
 
 @contextlib.contextmanager
-def observed(observer: Observer) -> Iterator[None]:
-    """Show every attention call inside the block to the observer, before it is computed."""
-    token = _observer.set(observer)
+def observed(before: Callable[[Observation], None], after: Callable[[Tensor], None] = _ignore) -> Iterator[None]:
+    """Show every attention call inside the block to `before`, and its output (B, T, H, Dv) to `after`."""
+    token = _observers.set((before, after))
     try:
         yield
     finally:
-        _observer.reset(token)
+        _observers.reset(token)
 
 
 @contextlib.contextmanager
@@ -140,8 +151,6 @@ def attention_forward(
         key, value = torch.cat([state.past.key, key], dim=2), torch.cat([state.past.value, value], dim=2)
     if state.keys is not None:
         key, value = state.keys.key, state.keys.value
-    if observer := _observer.get():
-        observer(Observation(module, query, KeyValue(key, value), sliding_window))
 
     padding, allowed, positions = _visibility(attention_mask, state)
     if state.sinks and sliding_window and query.shape[2] != key.shape[2]:
@@ -162,11 +171,17 @@ def attention_forward(
         positions=positions,
         allowed=allowed,
     )
+    before, after = _observers.get() or (None, None)
+    if before:
+        before(Observation(module, query, KeyValue(key, value), native))
     if state.full is None or all(state.full):
         output = attend(grouped_query, key, value, native)
     else:
         output = _split_attention(grouped_query, key, value, native, state)
-    return output.flatten(1, 2).transpose(1, 2), None
+    output = output.flatten(1, 2).transpose(1, 2)
+    if after:
+        after(output)
+    return output, None
 
 
 def _split_attention(query: Tensor, key: Tensor, value: Tensor, native: AttentionCall, state: AttentionState) -> Tensor:

@@ -1,13 +1,30 @@
 """Methods that pick which units slide. A new one is a function in a file of its own and a line here."""
 
-from bosch.selectors.bosch import bosch
-from bosch.selectors.contract import Selection, Selector
+from bosch.selectors.bosch import bosch, bosch_layer, bosch_multi, bosch_single
+from bosch.selectors.contract import Problem, Selection, Selector
+from bosch.selectors.heuristics import bme, intr, rand
 from bosch.selectors.progressive import progressive
 from bosch.selectors.random_units import random_mask
+from bosch.selectors.static import APL, DCAM, FISHER, LAZY, NLL, NLL_LAYER, PROXY, QADA, RAZOR
 
-__all__ = ["SELECTORS", "Selection", "Selector", "random_mask"]
+__all__ = ["SELECTORS", "Problem", "Selection", "Selector", "random_mask"]
 
 SELECTORS: dict[str, Selector] = {
     "progressive": progressive,
     "bosch": bosch,
+    "bosch-single": bosch_single,
+    "bosch-multi": bosch_multi,
+    "bosch-layer": bosch_layer,
+    "rand": rand,
+    "bme": bme,
+    "intr": intr,
+    "dcam": DCAM,
+    "apl": APL,
+    "proxy": PROXY,
+    "qada": QADA,
+    "razor": RAZOR,
+    "fisher": FISHER,
+    "nll": NLL,
+    "nll-layer": NLL_LAYER,
+    "lazy": LAZY,
 }

@@ -1,36 +1,56 @@
-"""One black-box search over the units of a few layers, each layer with its quota; the rest of the mask stays."""
+"""One black-box search over some units, each set of them with its quota; the rest of the mask stays."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from bosch.heads import HeadMask
+from bosch.heads import HeadLayout, HeadMask, Unit
 from bosch.objective import Objective
 from bosch.optimizers import Bits, Outcome, QuotaSpace, minimize
 
 
-def search_layers(
-    objective: Objective, mask: HeadMask, quotas: Mapping[int, int], *, budget: int, seed: int, start: HeadMask
+def search_units(
+    objective: Objective,
+    mask: HeadMask,
+    quotas: Mapping[tuple[Unit, ...], int],
+    *,
+    budget: int,
+    seed: int,
+    start: HeadMask,
 ) -> tuple[HeadMask, Outcome]:
-    """Find the best sliding units of some layers.
+    """Find the best sliding units among some.
 
     Args:
         objective: the score to be maximised.
-        mask: what the other layers do.
-        quotas: for each layer that is searched, exactly how many of its units slide.
+        mask: what the other units do.
+        quotas: sets of units that are searched, and exactly how many of each set slide.
         budget: evaluations; where there are no more candidates than that, all are tried.
         seed: of the optimizer.
-        start: its rows for these layers, brought to the quotas, are tried first.
+        start: its choice of these units, brought to the quotas, is tried first.
 
     Returns:
-        The mask with the best rows in place, and what the optimizer did.
+        The mask with the best choice in place, and what the optimizer did.
     """
-    units = [(layer, head) for layer in quotas for head in range(mask.layout.units_per_layer[layer])]
-    space = QuotaSpace(tuple((mask.layout.units_per_layer[layer], ones) for layer, ones in quotas.items()))
+    units = [unit for members in quotas for unit in members]
+    space = QuotaSpace(tuple((len(members), ones) for members, ones in quotas.items()))
 
     def place(bits: Bits) -> HeadMask:
         return mask.assign({unit: not slides for unit, slides in zip(units, bits, strict=True)})
 
+    first = space.project(tuple(not start[unit] for unit in units))
+    return search_space(objective, space, place, budget=budget, seed=seed, start=first)
+
+
+def search_space(
+    objective: Objective,
+    space: QuotaSpace,
+    place: Callable[[Bits], HeadMask],
+    *,
+    budget: int,
+    seed: int,
+    start: Bits,
+) -> tuple[HeadMask, Outcome]:
+    """Find the best point of a space; arguments as above, with `place` to make a mask of a point."""
     lowest = math.inf
 
     def loss(bits: Bits) -> float:
@@ -42,11 +62,15 @@ def search_layers(
             objective.scorer.rebase(candidate)
         return value
 
-    first = space.project(tuple(not start[unit] for unit in units))
-    outcome = minimize(space, loss, budget=budget, seed=seed, start=first)
+    outcome = minimize(space, loss, budget=budget, seed=seed, start=start)
     best = place(outcome.best)
     objective.scorer.rebase(best)
     return best, outcome
+
+
+def units_of(layout: HeadLayout, layers: Iterable[int]) -> tuple[Unit, ...]:
+    """All units of some layers."""
+    return tuple((layer, head) for layer in layers for head in range(layout.units_per_layer[layer]))
 
 
 def describe(outcome: Outcome) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bosch.heads import HeadMask, Unit
 from bosch.objective import Objective
-from bosch.selectors.contract import Selection, StageListener
+from bosch.selectors.contract import Problem, Selection, StageListener
 
 NUM_STEPS = 6
 """Growing ratios on the way to the target, evenly spaced."""
@@ -21,16 +21,16 @@ POOL = 2
 that is to be localized."""
 
 
-def progressive(objective: Objective, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
+def progressive(problem: Problem, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
     """Localize the easiest units first and measure the others again; arguments as in `Selector`.
 
     The seed is not used: there is no chance in it. The budget bounds the evaluations of the swaps; the steps before
     them always run.
     """
-    layout = objective.scorer.layout
+    objective, layout = problem.objective, problem.layout
     target = layout.num_localized(ratio)
     spent = _Counter(objective)
-    mask = objective.scorer.full
+    mask = problem.full
     costs: dict[Unit, float] = {}
     path: list[HeadMask] = []
     steps: list[dict[str, Any]] = []

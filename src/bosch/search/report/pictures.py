@@ -36,12 +36,12 @@ def draw_mask(mask: HeadMask, path: Path) -> None:
 
 
 def draw_sensitivity(sensitivity: Mapping[int, float], mask: HeadMask, path: Path) -> None:
-    """Bars of each layer's sensitivity, with the share of its units that slide behind them."""
-    layers = sorted(sensitivity)
+    """Bars of each layer's sensitivity, where it is known, with the share of its units that slide behind them."""
+    layers = mask.layout.eligible_layers
     shares = [mask.localized_per_layer[layer] / mask.layout.units_per_layer[layer] for layer in layers]
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.subplots()
-    axes.bar(layers, [sensitivity[layer] for layer in layers], color=FULL)
+    axes.bar(list(sensitivity), list(sensitivity.values()), color=FULL)
     axes.set_xlabel("layer")
     axes.set_ylabel("fall of the normalized score")
     behind = axes.twinx()

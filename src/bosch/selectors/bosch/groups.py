@@ -8,7 +8,7 @@ from typing import Any
 from bosch.heads import HeadMask
 from bosch.objective import Objective
 from bosch.selectors.contract import StageListener
-from bosch.selectors.joint import describe, search_layers
+from bosch.selectors.joint import describe, search_units, units_of
 
 MAX_VARIABLES = 50
 """Units that one search may have (paper B.2); a larger group is split into equal parts."""
@@ -38,16 +38,15 @@ def select_in_groups(
     """
     scorer = objective.scorer
     units = scorer.layout.units_per_layer
-    whole = [(layer, head) for layer, ones in quotas.items() if ones == units[layer] for head in range(ones)]
-    mask = scorer.full.localize(whole)
+    mask = scorer.full.localize(units_of(scorer.layout, (layer for layer in quotas if quotas[layer] == units[layer])))
     groups = make_groups({layer: Fraction(ones, units[layer]) for layer, ones in quotas.items()}, units)
     on_stage("stage 3: grouped selection", budget * sum(map(len, groups)))
     searches = []
     for group in groups:
-        mask, outcome = search_layers(
+        mask, outcome = search_units(
             objective,
             mask,
-            {layer: quotas[layer] for layer in group},
+            {units_of(scorer.layout, [layer]): quotas[layer] for layer in group},
             budget=budget * len(group),
             seed=seed,
             start=start,
@@ -60,10 +59,13 @@ def make_groups(ratios: Mapping[int, Fraction], units: Sequence[int]) -> list[tu
     """Layers of one ratio, largest ratio first, none with 0 or 1; equal parts of at most 50 units (or one layer)."""
     groups: list[tuple[int, ...]] = []
     for ratio in sorted({ratio for ratio in ratios.values() if 0 < ratio < 1}, reverse=True):
-        layers = [layer for layer in sorted(ratios) if ratios[layer] == ratio]
-        widest = max(units[layer] for layer in layers)
-        most = max(1, MAX_VARIABLES // widest)
-        num_parts = -(-len(layers) // most)
-        bounds = [part * len(layers) // num_parts for part in range(num_parts + 1)]
-        groups += [tuple(layers[a:b]) for a, b in itertools.pairwise(bounds)]
+        groups += split_layers([layer for layer in sorted(ratios) if ratios[layer] == ratio], units)
     return groups
+
+
+def split_layers(layers: Sequence[int], units: Sequence[int]) -> list[tuple[int, ...]]:
+    """Layers in their order, cut into parts of equal numbers of layers and at most 50 units (or one layer)."""
+    most = max(1, MAX_VARIABLES // max(units[layer] for layer in layers))
+    num_parts = -(-len(layers) // most)
+    bounds = [part * len(layers) // num_parts for part in range(num_parts + 1)]
+    return [tuple(layers[a:b]) for a, b in itertools.pairwise(bounds)]

@@ -1,12 +1,13 @@
 """Stage 1, layer importance (paper 2.2.1, Algorithm 1): how the score falls as one layer after the other slides."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-from bosch.heads import HeadMask, quota
+from bosch.heads import HeadMask
 from bosch.objective import Objective
 from bosch.selectors.contract import StageListener
-from bosch.selectors.joint import describe, search_layers
+from bosch.selectors.joint import describe, search_units, units_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Importance:
     """What stage 1 found.
 
     Args:
-        mask: every eligible layer localized by `ceil(ratio * units)`: the ablation BOSCH-single.
+        mask: every eligible layer localized by its quota.
         scores: for each eligible layer, the best normalized score once it and all layers above were localized.
         searches: for each eligible layer, top first, the search as plain data.
     """
@@ -25,25 +26,24 @@ class Importance:
 
 
 def layer_importance(
-    objective: Objective, ratio: float, *, budget: int, seed: int, on_stage: StageListener
+    objective: Objective, quotas: Mapping[int, int], *, budget: int, seed: int, on_stage: StageListener
 ) -> Importance:
     """Localize layers from the top to the bottom, each by a small search on top of those above.
 
     Args:
         objective: the score to be maximised.
-        ratio: share of each layer's units that slide.
+        quotas: for each eligible layer, how many of its units slide.
         budget: evaluations per layer (kappa).
         seed: of the optimizers.
         on_stage: hears the number of evaluations planned.
     """
     mask = objective.scorer.full
-    layers = objective.scorer.layout.eligible_layers
-    on_stage("stage 1: layer importance", budget * len(layers))
+    on_stage("stage 1: layer importance", budget * len(quotas))
     scores: dict[int, float] = {}
     searches = []
-    for layer in reversed(layers):
-        ones = quota(ratio, mask.layout.units_per_layer[layer])
-        mask, outcome = search_layers(objective, mask, {layer: ones}, budget=budget, seed=seed, start=mask)
+    for layer in sorted(quotas, reverse=True):
+        chosen = {units_of(mask.layout, [layer]): quotas[layer]}
+        mask, outcome = search_units(objective, mask, chosen, budget=budget, seed=seed, start=mask)
         scores[layer] = -outcome.loss
-        searches.append({"layer": layer, "quota": ones, **describe(outcome)})
+        searches.append({"layer": layer, "quota": quotas[layer], **describe(outcome)})
     return Importance(mask, scores, tuple(searches))

@@ -1,4 +1,4 @@
-"""How a search is watched: a bar on stderr with stage, best score, evaluations and time left; quiet when piped."""
+"""How an experiment is watched: a bar on stderr with stage, best score, evaluations and time left; quiet when piped."""
 
 import sys
 
@@ -29,6 +29,11 @@ class Progress:
             self._bar.set_postfix_str(
                 f"accuracy {score.accuracy:.2f}, nll {score.nll:.3f}, lowest nll {self._lowest_nll:.3f}", refresh=False
             )
+            self._bar.update()
+
+    def advance(self) -> None:
+        """Count one step that scored no mask."""
+        if self._bar is not None:
             self._bar.update()
 
     def close(self) -> None:

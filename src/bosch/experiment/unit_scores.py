@@ -1,0 +1,47 @@
+"""Unit scores on disk: measured once, used at every ratio."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bosch.cost import Cost
+from bosch.errors import BoschError
+from bosch.files import read_json, write_json
+from bosch.heads import HeadLayout
+from bosch.selectors.static import Measured
+
+UNIT_SCORES_SCHEMA = "bosch.unit_scores/1"
+
+
+def save_unit_scores(path: Path, measured: Measured, origin: Mapping[str, Any]) -> None:
+    """Write the scores, their cost, and what they are of, atomically.
+
+    Raises:
+        BoschError: the file cannot be written.
+    """
+    scores = [[layer, head, score] for (layer, head), score in sorted(measured.scores.items())]
+    data = {"schema": UNIT_SCORES_SCHEMA, "origin": dict(origin), "scores": scores}
+    write_json(path, {**data, "cost": dataclasses.asdict(measured.cost)})
+
+
+def load_unit_scores(path: Path, layout: HeadLayout, origin: Mapping[str, Any]) -> Measured | None:
+    """Read scores back, as data; None where there are none.
+
+    Raises:
+        BoschError: the file is of something else, or not what `save_unit_scores` wrote.
+    """
+    if not path.exists():
+        return None
+    try:
+        data = read_json(path)
+        if not isinstance(data, dict) or data.get("schema") != UNIT_SCORES_SCHEMA:
+            raise BoschError(f"not a file of unit scores: expected the schema {UNIT_SCORES_SCHEMA!r}")
+        if data.get("origin") != dict(origin):
+            raise BoschError("it was measured on another model, other examples or another window; delete it")
+        scores = {(layer, head): float(score) for layer, head, score in data["scores"]}
+        if scores.keys() != set(layout.units()):
+            raise BoschError(f"its units are not those of this model, {layout}")
+        return Measured(scores, Cost(**data["cost"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BoschError(f"{path}: {error}") from None

@@ -1,0 +1,52 @@
+"""Proxy (paper B.3.3; after ProxyAttn, Wang et al., 2025): how many blocks of keys a head needs, in the order that its
+layer's representative heads give them.
+
+What the paper leaves open is chosen here: the representatives are the first query head of each KV group; a block has
+128 keys, or W where that is less, so that a window is never smaller than a block; gamma is 0.95; and the number of
+blocks is taken as a share of those that a query can see, since late queries have more.
+"""
+
+import torch
+from torch import Tensor
+
+from bosch.probing import AttentionBlock, Subject
+from bosch.selectors.static.measuring import AttentionMeasure
+from bosch.selectors.static.ranking import Ranking
+
+BLOCK_KEYS = 128
+GAMMA = 0.95
+
+
+class NeededBlocks:
+    """Minus the mean share of blocks that hold gamma of a head's mass, best blocks of its layer first."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.units_per_layer = subject.decoder.layout.units_per_layer
+        self.size = min(BLOCK_KEYS, subject.window)
+        self._shares: dict[int, Tensor] = {}
+        self._queries: dict[int, int] = {}
+
+    def add(self, layer: int, block: AttentionBlock) -> None:
+        """Add the share of blocks that each query needs."""
+        num_heads, num_queries, num_keys = block.probabilities.shape
+        representatives = block.probabilities[:: num_heads // self.units_per_layer[layer]]
+        order = self._sum_blocks(representatives.amax(0)).sort(dim=-1, descending=True, stable=True).indices
+        masses = self._sum_blocks(block.probabilities)
+        held = masses.gather(-1, order.expand(num_heads, -1, -1)).cumsum(-1)
+        missing = held < GAMMA * held[..., -1:]
+        position = torch.arange(block.first, num_keys, device=held.device)
+        shares = (missing.sum(-1) + 1) / (position // self.size + 1)
+        self._shares[layer] = self._shares.get(layer, 0) + shares.double().sum(-1)
+        self._queries[layer] = self._queries.get(layer, 0) + num_queries
+
+    def locality(self, layer: int) -> Tensor:
+        """(H,), in [-1, 0)."""
+        return -self._shares[layer] / self._queries[layer]
+
+    def _sum_blocks(self, probabilities: Tensor) -> Tensor:
+        """(..., K) summed over blocks of keys."""
+        padding = -probabilities.shape[-1] % self.size
+        return torch.nn.functional.pad(probabilities, (0, padding)).unflatten(-1, (-1, self.size)).sum(-1)
+
+
+PROXY = Ranking("proxy", AttentionMeasure(NeededBlocks))
