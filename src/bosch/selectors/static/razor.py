@@ -29,7 +29,7 @@ class Retrieval:
     def add(self, layer: int, block: AttentionBlock) -> None:
         """Add the attention of each query from K on to its two sources."""
         num_keys = block.probabilities.shape[-1]
-        query = torch.arange(max(block.first, self.period), num_keys, device=block.probabilities.device)
+        query = torch.arange(min(max(block.first, self.period), num_keys), num_keys, device=block.probabilities.device)
         sources = torch.stack([query - self.period, query - self.period + 1])
         attention = block.probabilities[:, query - block.first, sources]
         self._sums[layer] = self._sums.get(layer, 0) + attention.double().sum(-1)
