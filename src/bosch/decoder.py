@@ -32,8 +32,8 @@ from bosch.heads import HeadLayout, HeadMask
 
 REPLAY_TOLERANCE = {torch.float64: 1e-6, torch.float32: 3e-5, torch.bfloat16: 0.03, torch.float16: 0.01}
 """Largest accepted difference between replayed and plain logits, as a share of the largest logit: rounding only, since
-a convolution over tokens in an untrained layer can show as little as 2e-4. Eager attention takes its softmax in float32,
-whatever the model's dtype."""
+a convolution over tokens in an untrained layer can show as little as 2e-4. Eager attention takes its softmax in
+float32, whatever the model's dtype."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ import statistics
 import pytest
 import torch
 from dense_attention import dense_attention, dense_gradients
-from families import make_model
 
 from bosch.calibration import Example, ExampleSet
 from bosch.cost import CountingScorer
@@ -18,6 +17,7 @@ from bosch.probing import AttentionBlock, Subject, blocks
 from bosch.selectors import SELECTORS, Problem
 from bosch.selectors.static import Ranking, measure
 from bosch.selectors.static.razor import period, probe
+from families import make_model
 
 WINDOW = 7
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "gpt_neox"]
@@ -213,7 +213,7 @@ def blocks_of(probabilities: torch.Tensor) -> AttentionBlock:
 
 @pytest.mark.parametrize("method", ["dcam", "apl", "proxy", "qada", "fisher"])
 def test_a_local_head_comes_out_above_a_mixed_one_and_a_global_one_below(method):
-    """Heads that attend to themselves, to everything evenly, and to one distant key that changes from query to query."""
+    """Heads that attend to themselves, to everything evenly, and to one distant key."""
     length = 67
     local = torch.eye(length)
     even = torch.ones(length, length).tril() / torch.arange(1, length + 1)[:, None]
