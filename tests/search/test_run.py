@@ -63,7 +63,7 @@ def disk_with_room_for(num_bytes: int):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """They take longer than a small search."""
-    monkeypatch.setattr("bosch.search.report.pictures._save", lambda *_: None)
+    monkeypatch.setattr("bosch.search.report.pictures.save_figure", lambda *_: None)
 
 
 # What a search leaves.

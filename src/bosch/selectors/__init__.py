@@ -4,17 +4,13 @@ from bosch.selectors.bosch import bosch, bosch_layer, bosch_multi, bosch_single
 from bosch.selectors.contract import Problem, Selection, Selector
 from bosch.selectors.heuristics import bme, intr, rand
 from bosch.selectors.progressive import progressive
-from bosch.selectors.random_units import random_mask
+from bosch.selectors.random_units import random_mask, random_units
 from bosch.selectors.static import APL, DCAM, FISHER, LAZY, NLL, NLL_LAYER, PROXY, QADA, RAZOR
 
 __all__ = ["SELECTORS", "Problem", "Selection", "Selector", "random_mask"]
 
 SELECTORS: dict[str, Selector] = {
-    "progressive": progressive,
-    "bosch": bosch,
-    "bosch-single": bosch_single,
-    "bosch-multi": bosch_multi,
-    "bosch-layer": bosch_layer,
+    "random": random_units,
     "rand": rand,
     "bme": bme,
     "intr": intr,
@@ -24,7 +20,13 @@ SELECTORS: dict[str, Selector] = {
     "qada": QADA,
     "razor": RAZOR,
     "fisher": FISHER,
+    "lazy": LAZY,
     "nll": NLL,
     "nll-layer": NLL_LAYER,
-    "lazy": LAZY,
+    "bosch-single": bosch_single,
+    "bosch-multi": bosch_multi,
+    "bosch-layer": bosch_layer,
+    "bosch": bosch,
+    "progressive": progressive,
 }
+"""By what a user calls them; the cheap ones first."""

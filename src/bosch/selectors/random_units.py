@@ -3,6 +3,12 @@
 import random
 
 from bosch.heads import HeadMask
+from bosch.selectors.contract import Problem, Selection, StageListener
+
+
+def random_units(problem: Problem, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
+    """Every set of units is equally likely; arguments as in `Selector`."""
+    return Selection(random_mask(problem.full, ratio, seed), {"method": "random", "seed": seed})
 
 
 def random_mask(full: HeadMask, ratio: float, seed: int) -> HeadMask:

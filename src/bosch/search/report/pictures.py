@@ -1,18 +1,14 @@
 """Pictures of a run: which units slide, what each layer is worth, how the search went."""
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from bosch.files import write_bytes
 from bosch.heads import HeadMask
-
-FULL, SLIDING, ABSENT = "#2f5d8a", "#e08e45", "#eeeeee"
+from bosch.pictures import ABSENT, FULL, SLIDING, save_figure
 
 
 def draw_mask(mask: HeadMask, path: Path) -> None:
@@ -32,7 +28,7 @@ def draw_mask(mask: HeadMask, path: Path) -> None:
     axes.set_title(f"{mask.num_localized} of {mask.layout.num_units} sliding, W = {mask.window}", fontsize=9)
     shown = [Patch(color=FULL, label="full"), Patch(color=SLIDING, label="sliding")]
     figure.legend(handles=shown, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_sensitivity(sensitivity: Mapping[int, float], mask: HeadMask, path: Path) -> None:
@@ -49,7 +45,7 @@ def draw_sensitivity(sensitivity: Mapping[int, float], mask: HeadMask, path: Pat
     behind.set_ylim(-0.03, 1.03)
     behind.set_ylabel("share of units sliding", color=SLIDING)
     axes.set_title("Sensitivity of each layer, and what was localized", fontsize=10)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_search(values: Sequence[float], path: Path) -> None:
@@ -62,13 +58,4 @@ def draw_search(values: Sequence[float], path: Path) -> None:
     axes.set_xlabel("evaluation")
     axes.set_ylabel("normalized score")
     axes.set_title("The search: 1 = the original model, 0 = every unit sliding", fontsize=10)
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """PNG to look at, SVG to print."""
-    FigureCanvasAgg(figure)
-    for kind in ("png", "svg"):
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, dpi=120)
-        write_bytes(path.with_suffix(f".{kind}"), drawn.getvalue())
+    save_figure(figure, path)

@@ -1,0 +1,105 @@
+"""A comparison, told to people: a table a ratio, a spreadsheet, and a picture."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from bosch.compare.directory import ComparisonDirectory
+from bosch.compare.intervals import wilson
+from bosch.compare.pictures import draw_scores
+from bosch.compare.settings import CompareSettings
+from bosch.files import write_text
+from bosch.tables import text_table
+
+Row = Mapping[str, Any]
+
+
+def write_report(
+    directory: ComparisonDirectory, settings: CompareSettings, rows: Sequence[Row], heldout: Mapping[str, Any]
+) -> None:
+    """Write `rows.csv`, the picture and `report.md`.
+
+    Args:
+        directory: where to.
+        settings: of the comparison.
+        rows: as in `rows.json`.
+        heldout: what is to be said of the held-out set.
+    """
+    write_text(directory.csv, _csv(rows))
+    draw_scores(rows, directory.path / "compare")
+    count = rows[0]["heldout"]["examples"]
+    beyond = heldout["share_of_needles_beyond_reach"]
+    lines = [
+        f"# {settings.model}: methods compared, W = {settings.window}",
+        "",
+        f"Objective `{settings.objective}`, {rows[0]['calibration']['examples']} calibration and {count} held-out "
+        f"examples of {', '.join(map(str, settings.length))} tokens. {beyond:.0%} of the held-out needles lie further "
+        f"back than the {heldout['sliding_reach_tokens']} tokens that sliding layers alone can bridge.",
+        "",
+        *compared(rows),
+        "![scores](compare.png)",
+        "",
+        "Accuracy is held-out, with Wilson's 95 % interval; methods that are pure chance show mean ± spread over their "
+        "seeds. NLL is in nats a token. Passes are the cost of choosing, in passes of the full model over the "
+        "calibration set, seconds the same in wall time when it was done; unit scores are measured once and serve all "
+        "ratios.",
+    ]
+    write_text(directory.report, "\n".join(lines) + "\n")
+
+
+def compared(rows: Sequence[Row]) -> list[str]:
+    """A table for each ratio, the best method first."""
+    ends = [row for row in rows if row["name"] in ("original", "all sliding")]
+    tasks = list(rows[0]["heldout"]["accuracy_by_task"])
+    lines = []
+    for ratio in sorted({row["ratio"] for row in rows if row not in ends}):
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            if row["ratio"] == ratio and row not in ends:
+                groups.setdefault(row["name"], []).append(row)
+        best_first = sorted(groups.values(), key=lambda group: (-_mean(group, "accuracy"), _mean(group, "nll")))
+        header = ["method", "accuracy", "95 %", "NLL", *tasks, "calibration", "passes", "seconds"]
+        cells = [_cells(group, tasks) for group in ([ends[0]], *best_first, [ends[1]])]
+        lines += [f"## Ratio {ratio:.3f}", "", *text_table(header, cells), ""]
+    return lines
+
+
+def _cells(group: Sequence[Row], tasks: Sequence[str]) -> list[str]:
+    """One line of a table: a mask, or the seeds of one method."""
+    first = group[0]
+    spread, interval = "", "{:.2f}-{:.2f}".format(*wilson(first["heldout"]["accuracy"], first["heldout"]["examples"]))
+    if len(group) > 1:
+        spread, interval = f" ± {pstdev(row['heldout']['accuracy'] for row in group):.2f}", f"{len(group)} seeds"
+    cost = first["cost"]
+    return [
+        first["name"],
+        f"{_mean(group, 'accuracy'):.2f}{spread}",
+        interval,
+        f"{_mean(group, 'nll'):.3f}",
+        *(f"{fmean(row['heldout']['accuracy_by_task'][task] for row in group):.2f}" for task in tasks),
+        f"{fmean(row['calibration']['accuracy'] for row in group):.2f}",
+        f"{cost['full_passes']:.1f}",
+        f"{cost['seconds']:.0f}",
+    ]
+
+
+def _mean(group: Sequence[Row], kind: str) -> float:
+    return fmean(row["heldout"][kind] for row in group)
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    tasks = list(rows[0]["heldout"]["accuracy_by_task"])
+    names = ["accuracy", "low", "high", "nll", "calibration_accuracy", "calibration_nll"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["method", "ratio", "seed", *names, *tasks, "evaluations", "full_passes", "seconds"])
+    for row in rows:
+        held, seen, cost = row["heldout"], row["calibration"], row["cost"]
+        scores = [held["accuracy"], *wilson(held["accuracy"], held["examples"]), held["nll"]]
+        by_task = [held["accuracy_by_task"][task] for task in tasks]
+        writer.writerow(
+            [row["name"], row["ratio"], row["seed"], *scores, seen["accuracy"], seen["nll"], *by_task, *cost.values()]
+        )
+    return text.getvalue()
