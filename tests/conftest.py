@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import hypothesis
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from small_search import SIZES, make_tokenizer
 
 # Times of small examples vary with the load of the machine; what is tested is the result.
 hypothesis.settings.register_profile("bosch", deadline=None, max_examples=50, print_blob=True)
@@ -34,3 +38,14 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+@pytest.fixture(scope="session")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen3 of 3 layers x 3 KV heads, which happens to predict the answers better with all of them full."""
+    path = tmp_path_factory.mktemp("model")
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(path)
+    torch.manual_seed(1)
+    Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), **SIZES)).save_pretrained(path)
+    return path

@@ -2,22 +2,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from small_search import OPTIONS, SIZES, make_tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from bosch.cli import main
-
-
-@pytest.fixture(scope="session")
-def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random Qwen3 of 3 layers x 3 KV heads, which happens to predict the answers better with all of them full."""
-    path = tmp_path_factory.mktemp("model")
-    tokenizer = make_tokenizer()
-    tokenizer.save_pretrained(path)
-    torch.manual_seed(1)
-    Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), **SIZES)).save_pretrained(path)
-    return path
+from small_search import OPTIONS
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_search import OPTIONS, SIZES, make_tokenizer, snapshot
 from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
 import bosch
@@ -26,6 +25,7 @@ from bosch.files import read_json
 from bosch.heads import HeadLayout, HeadMask
 from bosch.provenance import model_hash
 from bosch.search import RunDirectory
+from small_search import OPTIONS, SIZES, make_tokenizer, snapshot
 
 LAYOUT = HeadLayout((3, 3, 3))
 NUM_LOCALIZED = math.ceil(0.5 * 9)
@@ -175,7 +175,7 @@ def test_three_stages_leave_the_same_files(command, tmp_path):
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(("ratio", "like"), [(0, "original"), (1, "all sliding")])
-@pytest.mark.parametrize("method", ["progressive", "bosch"])
+@pytest.mark.parametrize("method", ["progressive", "bosch", "fisher", "rand"])
 def test_ratios_at_the_ends(command, tmp_path, method, ratio, like):
     run = RunDirectory(tmp_path / "run")
     assert main(command(run.path, method=method, ratio=ratio)) == 0
