@@ -45,7 +45,11 @@ def make_problem(subject: Subject) -> Problem:
 
 
 def measured(name: str, subject: Subject) -> dict:
-    return measure({name: SELECTORS[name].measure}, make_problem(subject), ignore)[name].scores
+    return measured_by([name], make_problem(subject))[name].scores
+
+
+def measured_by(names, problem, on_stage=ignore) -> dict:
+    return dict(measure({name: SELECTORS[name].measure for name in names}, problem, on_stage))
 
 
 # The formulas: from maps[example][layer] (H, T, T), one score per query head.
@@ -191,7 +195,7 @@ def test_nll_is_the_rise_when_a_unit_or_a_layer_slides_alone():
     problem = make_problem(subject)
     evaluator = Evaluator(subject.decoder, subject.examples, window=WINDOW)
     full = evaluator.score(evaluator.full).nll
-    units = measure({"nll": SELECTORS["nll"].measure}, problem, ignore)["nll"]
+    units = measured_by(["nll"], problem)["nll"]
     for unit, score in units.scores.items():
         assert score == pytest.approx(full - evaluator.score(evaluator.full.localize([unit])).nll)
     assert units.cost.evaluations == 7
@@ -264,7 +268,7 @@ def test_units_that_change_places_take_their_scores_with_them(method):
 def test_every_ranking_meets_the_budget_exactly_and_measures_once(method, ratio):
     subject = make_subject("llama")
     problem = make_problem(subject)
-    found = measure({method: SELECTORS[method].measure}, problem, ignore)
+    found = measured_by([method], problem)
     known = Problem(problem.objective, None, found)  # with no model to look at, it must use what is known
     mask = SELECTORS[method](known, ratio, budget=1, seed=0, on_stage=ignore).mask
     scores = found[method].scores
@@ -280,7 +284,7 @@ def test_one_pass_feeds_all_statistics_that_read_the_examples():
     subject = Subject(subject.decoder, subject.examples, WINDOW, advance=lambda: passes.append(1))
     problem = Problem(make_problem(subject).objective, subject)
     stages = []
-    found = measure({name: SELECTORS[name].measure for name in ATTENTION}, problem, lambda *stage: stages.append(stage))
+    found = measured_by(ATTENTION, problem, lambda *stage: stages.append(stage))
     assert found.keys() == set(ATTENTION)
     assert len(passes) == 3 + 3 + 1  # examples; examples with gradients; razor's own sequence
     assert stages == [

@@ -75,7 +75,7 @@ class Experiment:
         missing = {name: rankings[name].measure for name in rankings if name not in found}
         if missing:
             make_directory(folder)
-            for name, one in measure(missing, self.problem(), self.progress.on_stage).items():
+            for name, one in measure(missing, self.problem(), self.progress.on_stage):
                 save_unit_scores(folder / f"{name}.json", one, origin)
                 found[name] = one
         return found

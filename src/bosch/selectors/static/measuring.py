@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from torch import Tensor
@@ -44,8 +44,10 @@ class AttentionMeasure:
 Measure = AttentionMeasure | Callable[[Problem], Measured]
 
 
-def measure(measures: Mapping[str, Measure], problem: Problem, on_stage: StageListener) -> dict[str, Measured]:
-    """Unit scores by several methods; those that read the attention over the same data share a pass.
+def measure(
+    measures: Mapping[str, Measure], problem: Problem, on_stage: StageListener
+) -> Iterator[tuple[str, Measured]]:
+    """Unit scores by several methods, as they are found; those that read the attention over the same data share a pass.
 
     Args:
         measures: by the name of the method.
@@ -53,18 +55,16 @@ def measure(measures: Mapping[str, Measure], problem: Problem, on_stage: StageLi
         on_stage: hears of each pass and the number of its sequences.
     """
     assert problem.subject, "static methods look inside the model"
-    found: dict[str, Measured] = {}
     for over in ("examples", "gradients"):
         shared = {name: m for name, m in measures.items() if isinstance(m, AttentionMeasure) and m.over == over}
         if shared:
-            found |= _read_attention(shared, problem.subject, over, on_stage)
+            yield from _read_attention(shared, problem.subject, over, on_stage)
     for name, one in measures.items():
         if isinstance(one, AttentionMeasure) and one.over == "own":
-            found |= _read_attention({name: one}, problem.subject, "own", on_stage)
+            yield from _read_attention({name: one}, problem.subject, "own", on_stage)
         elif not isinstance(one, AttentionMeasure):
             on_stage(f"measuring {name}", problem.layout.num_units)
-            found[name] = one(problem)
-    return found
+            yield name, one(problem)
 
 
 def unit_scores(decoder: Decoder, locality: Callable[[int], Tensor]) -> UnitScores:
@@ -83,7 +83,7 @@ def unit_scores(decoder: Decoder, locality: Callable[[int], Tensor]) -> UnitScor
 
 def _read_attention(
     measures: Mapping[str, AttentionMeasure], subject: Subject, over: str, on_stage: StageListener
-) -> dict[str, Measured]:
+) -> Iterator[tuple[str, Measured]]:
     started = time.monotonic()
     statistics = {name: one.statistic(subject) for name, one in measures.items()}
     sequences = [list(example.input_ids) for example in subject.examples.examples]
@@ -99,4 +99,5 @@ def _read_attention(
         gather(subject, sequences, list(statistics.values()))
     full_passes = BACKWARD_PASSES if over == "gradients" else sum(map(len, sequences)) / tokens
     cost = Cost(0, full_passes, time.monotonic() - started)
-    return {name: Measured(unit_scores(subject.decoder, s.locality), cost) for name, s in statistics.items()}
+    for name, statistic in statistics.items():
+        yield name, Measured(unit_scores(subject.decoder, statistic.locality), cost)

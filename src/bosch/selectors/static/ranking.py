@@ -22,7 +22,9 @@ class Ranking:
 
     def __call__(self, problem: Problem, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
         """Rank and cut; arguments as in `Selector`. Scores that are known are not measured again."""
-        found = problem.measured.get(self.name) or measure({self.name: self.measure}, problem, on_stage)[self.name]
+        found = problem.measured.get(self.name)
+        if found is None:
+            ((_, found),) = measure({self.name: self.measure}, problem, on_stage)
         chosen = most_local(found.scores, problem.layout.num_localized(ratio))
         return Selection(problem.full.localize(chosen), {"method": self.name})
 
