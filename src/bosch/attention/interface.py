@@ -42,6 +42,8 @@ class AttentionState:
         past: keys and values of the tokens before the given ones.
         keys: keys and values of all tokens, in place of those computed from the given ones.
         positions: (B, Tq) int64, the position of each query among the keys; None: the queries are the last ones.
+        gates: (G,), in place of `full`: a group's output is gate * full attention + (1 - gate) * sliding attention, to
+            be differentiated in the gates.
     """
 
     full: tuple[bool, ...] | None = None
@@ -50,6 +52,7 @@ class AttentionState:
     past: KeyValue | None = None
     keys: KeyValue | None = None
     positions: Tensor | None = None
+    gates: Tensor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +177,9 @@ def attention_forward(
     before, after = _observers.get() or (None, None)
     if before:
         before(Observation(module, query, KeyValue(key, value), native))
-    if state.full is None or all(state.full):
+    if state.gates is not None:
+        output = _gated_attention(grouped_query, key, value, native, state)
+    elif state.full is None or all(state.full):
         output = attend(grouped_query, key, value, native)
     else:
         output = _split_attention(grouped_query, key, value, native, state)
@@ -187,9 +192,7 @@ def attention_forward(
 def _split_attention(query: Tensor, key: Tensor, value: Tensor, native: AttentionCall, state: AttentionState) -> Tensor:
     """Attention of a layer with sliding groups: each set of groups through its own kernel, outputs in place."""
     assert state.full is not None
-    assert state.window is not None
-    window = min(state.window, native.window or state.window)
-    local = dataclasses.replace(native, window=window, sinks=state.sinks)
+    local = _local_call(native, state)
     if not any(state.full):
         return attend(query, key, value, local)
     output = query.new_empty(*query.shape[:-1], value.shape[-1])
@@ -200,6 +203,21 @@ def _split_attention(query: Tensor, key: Tensor, value: Tensor, native: Attentio
         part = attend(query.index_select(1, groups), key.index_select(1, groups), value.index_select(1, groups), call)
         output = output.index_copy(1, groups, part)
     return output
+
+
+def _gated_attention(query: Tensor, key: Tensor, value: Tensor, native: AttentionCall, state: AttentionState) -> Tensor:
+    """Attention of a layer with gates: every group by both kernels, mixed in the wider of the two dtypes."""
+    assert state.gates is not None
+    gates = state.gates[:, None, None, None]
+    full, sliding = (attend(query, key, value, call) for call in (native, _local_call(native, state)))
+    return (gates * full + (1 - gates) * sliding).to(query.dtype)
+
+
+def _local_call(native: AttentionCall, state: AttentionState) -> AttentionCall:
+    """How the sliding groups of a layer attend."""
+    assert state.window is not None
+    window = min(state.window, native.window or state.window)
+    return dataclasses.replace(native, window=window, sinks=state.sinks)
 
 
 def _visibility(
