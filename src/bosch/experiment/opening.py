@@ -38,6 +38,7 @@ class Experiment:
         evaluator: scores masks on the calibration set.
         judge: scores masks on the held-out set.
         progress: what a terminal is shown.
+        tokenizer: the model's.
     """
 
     settings: ExperimentSettings
@@ -46,6 +47,7 @@ class Experiment:
     evaluator: Evaluator
     judge: Evaluator
     progress: Progress
+    tokenizer: "PreTrainedTokenizerBase"
 
     @property
     def subject(self) -> Subject:
@@ -57,6 +59,7 @@ class Experiment:
             self.settings.sinks,
             self.settings.seed,
             self.progress.advance,
+            self.tokenizer,
         )
 
     def problem(self, measured: Mapping[str, Measured] | None = None) -> Problem:
@@ -114,7 +117,7 @@ def open_experiment(settings: ExperimentSettings, directory: ExperimentDirectory
     ):
         evaluator = _make_evaluator(decoder, calibration, settings, journal, progress)
         judge = _make_evaluator(decoder, heldout, settings, heldout_journal, progress)
-        yield Experiment(settings, directory, facts, evaluator, judge, progress)
+        yield Experiment(settings, directory, facts, evaluator, judge, progress, tokenizer)
 
 
 def score_row(name: str, mask: HeadMask, **scorers: Evaluator) -> dict[str, Any]:

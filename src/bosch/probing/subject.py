@@ -2,9 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bosch.calibration import ExampleSet
 from bosch.decoder import Decoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def _nothing() -> None:
@@ -22,6 +26,7 @@ class Subject:
         sinks: S, first tokens that sliding units would see as well; attention to them counts as local.
         seed: of whatever a method draws at random.
         advance: called after every sequence that was run.
+        tokenizer: the model's, for methods that write texts of their own.
     """
 
     decoder: Decoder
@@ -30,3 +35,4 @@ class Subject:
     sinks: int = 0
     seed: int = 0
     advance: Callable[[], None] = _nothing
+    tokenizer: "PreTrainedTokenizerBase | None" = None
