@@ -5,7 +5,7 @@ from bosch.selectors.contract import Problem, Selection, Selector
 from bosch.selectors.heuristics import bme, intr, rand
 from bosch.selectors.progressive import progressive
 from bosch.selectors.random_units import random_mask, random_units
-from bosch.selectors.static import APL, DCAM, FISHER, LAZY, NLL, NLL_LAYER, PROXY, QADA, RAZOR
+from bosch.selectors.static import APL, DCAM, DUO, FISHER, LAZY, NLL, NLL_LAYER, PROXY, QADA, RAZOR
 
 __all__ = ["SELECTORS", "Problem", "Selection", "Selector", "random_mask"]
 
@@ -23,6 +23,7 @@ SELECTORS: dict[str, Selector] = {
     "lazy": LAZY,
     "nll": NLL,
     "nll-layer": NLL_LAYER,
+    "duo": DUO,
     "bosch-single": bosch_single,
     "bosch-multi": bosch_multi,
     "bosch-layer": bosch_layer,

@@ -2,6 +2,7 @@
 
 from bosch.selectors.static.apl import APL
 from bosch.selectors.static.dcam import DCAM
+from bosch.selectors.static.duo import DUO
 from bosch.selectors.static.fisher import FISHER
 from bosch.selectors.static.lazy import LAZY
 from bosch.selectors.static.measuring import Measured, measure
@@ -14,6 +15,7 @@ from bosch.selectors.static.razor import RAZOR
 __all__ = [
     "APL",
     "DCAM",
+    "DUO",
     "FISHER",
     "LAZY",
     "NLL",
