@@ -60,7 +60,7 @@ def cut_middle(
     if excess <= 0:
         return rendered
     ids = encode(tokenizer, prompt)
-    num_kept = min(max_tokens, len(ids)) // 2
+    num_kept = max_tokens // 2
     while num_kept > 0:
         halves = (ids[:num_kept], ids[-num_kept:])
         rendered = render("".join(str(tokenizer.decode(half, skip_special_tokens=True)) for half in halves))

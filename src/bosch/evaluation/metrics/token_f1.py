@@ -28,8 +28,8 @@ CHINESE_MARKS = frozenset(
     )
     for code in range(first, last + 1)
 )
-"""The marks that LongBench drops from Chinese words. It keeps some, such as the middle dot, and of the brackets around a
-title the one that opens."""
+"""The marks that LongBench drops from Chinese words. It keeps some, such as the middle dot, and, of the brackets around
+a title, the one that opens."""
 
 _NO_ASCII_MARKS = str.maketrans("", "", string.punctuation)
 _NO_MARKS = str.maketrans("", "", string.punctuation + "".join(CHINESE_MARKS))
@@ -41,8 +41,8 @@ def token_f1(answer: str, references: Sequence[str]) -> float:
     Words are in lower case, without ASCII punctuation (which also joins what it parted: "U.S." is "us"), and without
     the articles a, an and the. Without a shared word, so also for an empty answer to an empty reference, it is 0.
     """
-    words = english_words(answer)
-    return max(_f1(words, english_words(reference)) for reference in references)
+    words = _english_words(answer)
+    return max(_f1(words, _english_words(reference)) for reference in references)
 
 
 def token_f1_zh(answer: str, references: Sequence[str]) -> float:
@@ -55,7 +55,7 @@ def token_f1_zh(answer: str, references: Sequence[str]) -> float:
     return max(_f1(words, _plain_chinese_words(reference)) for reference in references)
 
 
-def english_words(text: str) -> list[str]:
+def _english_words(text: str) -> list[str]:
     """Words in lower case, without ASCII punctuation and articles."""
     return re.sub(r"\b(?:a|an|the)\b", " ", text.lower().translate(_NO_ASCII_MARKS)).split()
 
