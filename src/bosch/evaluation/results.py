@@ -1,0 +1,146 @@
+"""What an evaluation found: one score a task, and averages that are never taken over tasks that are missing."""
+
+import dataclasses
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+from bosch.errors import BoschError
+
+RESULT_SCHEMA = "bosch.suite-result/1"
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskResult:
+    """A model's score on one task.
+
+    Args:
+        task: its name.
+        score: mean over the examples, from 0 to 1; higher is better.
+        num_examples: how many examples, at least 1.
+        is_limited: only the task's first examples were asked, so that the score is no result.
+
+    Raises:
+        BoschError: the score is not a number in [0, 1], or there is no example. Harnesses write -1 or NaN where they
+            have nothing; such a placeholder is never averaged.
+    """
+
+    task: str
+    score: float
+    num_examples: int
+    is_limited: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.score) not in (int, float) or not 0 <= self.score <= 1:
+            raise BoschError(f"the score of {self.task} must be a number from 0 to 1, got {self.score!r}")
+        if type(self.num_examples) is not int or self.num_examples < 1:
+            raise BoschError(f"{self.task} needs an integer of at least 1 example, got {self.num_examples!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Tasks that are reported together.
+
+    Args:
+        name: what the table is called.
+        categories: for each category the names of its tasks, in the order of the table.
+    """
+
+    name: str
+    categories: Mapping[str, tuple[str, ...]]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of all tasks, in the order of the table."""
+        return tuple(task for tasks in self.categories.values() for task in tasks)
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteResult:
+    """A model's scores on a suite, all of it or as far as it got.
+
+    Args:
+        suite: what was to be evaluated.
+        model: what the model is called in a table.
+        tasks: at most one result for each of the suite's tasks.
+
+    Raises:
+        BoschError: a task is not of the suite, or is there twice.
+    """
+
+    suite: Suite
+    model: str
+    tasks: tuple[TaskResult, ...]
+
+    def __post_init__(self) -> None:
+        names = [result.task for result in self.tasks]
+        if strange := [name for name in names if name not in self.suite.tasks]:
+            raise BoschError(f"{strange[0]!r} is no task of {self.suite.name}; expected: {', '.join(self.suite.tasks)}")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise BoschError(f"{twice[0]} has {names.count(twice[0])} results, expected one")
+
+    @property
+    def by_task(self) -> Mapping[str, TaskResult]:
+        """The results by the name of their task."""
+        return {result.task: result for result in self.tasks}
+
+    def missing(self, category: str) -> tuple[str, ...]:
+        """The tasks of a category that have no result."""
+        return tuple(task for task in self.suite.categories[category] if task not in self.by_task)
+
+    def category_score(self, category: str) -> float | None:
+        """Unweighted mean over a category's tasks; None where one is missing."""
+        if self.missing(category):
+            return None
+        return fmean(self.by_task[task].score for task in self.suite.categories[category])
+
+    @property
+    def overall_score(self) -> float | None:
+        """Unweighted mean over the categories, as the paper averages (B.6); None where a task is missing."""
+        scores = [self.category_score(category) for category in self.suite.categories]
+        complete = [score for score in scores if score is not None]
+        return fmean(complete) if len(complete) == len(scores) else None
+
+    def is_limited(self, *categories: str) -> bool:
+        """Whether a result of one of these categories, by default of any, is of a task's first examples only."""
+        tasks = [task for category in categories or self.suite.categories for task in self.suite.categories[category]]
+        return any(result.is_limited for result in self.tasks if result.task in tasks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the results, and the averages for those who only read the file."""
+        return {
+            "schema": RESULT_SCHEMA,
+            "suite": self.suite.name,
+            "model": self.model,
+            "is_limited": self.is_limited(),
+            "overall_score": self.overall_score,
+            "categories": [
+                {"category": name, "score": self.category_score(name), "missing": list(self.missing(name))}
+                for name in self.suite.categories
+            ],
+            "tasks": [dataclasses.asdict(result) for result in self.tasks],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, suite: Suite) -> "SuiteResult":
+        """What `to_json` gave; the averages are taken anew.
+
+        Raises:
+            BoschError: it is not such data, or of another suite.
+        """
+        if not isinstance(data, dict) or data.get("schema") != RESULT_SCHEMA:
+            raise BoschError(f"not the results of a suite: expected an object with schema {RESULT_SCHEMA!r}")
+        if data.get("suite") != suite.name:
+            raise BoschError(f"these are results of {data.get('suite')!r}, expected those of {suite.name!r}")
+        if not isinstance(data.get("model"), str) or not isinstance(data.get("tasks"), list):
+            raise BoschError("results need the model's name as a text, and tasks as a list")
+        return cls(suite, data["model"], tuple(map(_task_result, data["tasks"])))
+
+
+def _task_result(data: Any) -> TaskResult:
+    names = [field.name for field in dataclasses.fields(TaskResult)]
+    if not isinstance(data, dict) or data.keys() != set(names):
+        raise BoschError(f"a task's result must be an object with exactly {', '.join(names)}")
+    if not isinstance(data["task"], str) or not isinstance(data["is_limited"], bool):
+        raise BoschError(f"a task's result needs its name as a text and is_limited as true or false, got {data!r:.80}")
+    return TaskResult(**data)

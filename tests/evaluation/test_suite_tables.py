@@ -1,0 +1,61 @@
+import csv
+import io
+
+import pytest
+
+from bosch.errors import BoschError
+from bosch.evaluation import Suite, SuiteResult, TaskResult
+from bosch.evaluation.tables import to_csv, to_markdown
+
+SUITE = Suite("small", {"reading": ("a", "b"), "counting": ("d",)})
+ORIGINAL = SuiteResult(SUITE, "original", (TaskResult("a", 0.5, 7), TaskResult("b", 0.251, 7), TaskResult("d", 1.0, 3)))
+HYBRID = SuiteResult(SUITE, "rho=0.5 | w=64", (TaskResult("a", 0.125, 7), TaskResult("d", 0.5, 2, is_limited=True)))
+
+
+def test_markdown():
+    assert to_markdown([ORIGINAL, HYBRID]) == (
+        "| small | examples | original | rho=0.5 \\| w=64 |\n"
+        "| --- | ---: | ---: | ---: |\n"
+        "| **reading** |  | 37.5 | incomplete |\n"  # the mean of 50.0 and 25.1, 37.55, lies a rounding error below
+        "| a | 7 | 50.0 | 12.5 |\n"
+        "| b | 7 | 25.1 | - |\n"
+        "| **counting** |  | 100.0 | 50.0\\* |\n"
+        "| d | 2, 3 | 100.0 | 50.0\\* |\n"
+        "| **Average** |  | 68.8 | incomplete |\n"
+        "\n"
+        "\\* only the first examples of a task were asked: not a result\n"
+    )
+
+
+def test_markdown_of_whole_runs_has_no_note():
+    assert "first examples" not in to_markdown([ORIGINAL])
+
+
+def test_csv():
+    assert to_csv([ORIGINAL, HYBRID]) == (
+        "model,level,name,score,num_examples,is_limited,missing\n"
+        "original,task,a,0.5,7,False,\n"
+        "original,task,b,0.251,7,False,\n"
+        "original,category,reading,0.3755,,False,\n"
+        "original,task,d,1.0,3,False,\n"
+        "original,category,counting,1.0,,False,\n"
+        "original,suite,small,0.68775,,False,\n"
+        "rho=0.5 | w=64,task,a,0.125,7,False,\n"
+        "rho=0.5 | w=64,category,reading,,,False,b\n"
+        "rho=0.5 | w=64,task,d,0.5,2,True,\n"
+        "rho=0.5 | w=64,category,counting,0.5,,True,\n"
+        "rho=0.5 | w=64,suite,small,,,True,b\n"
+    )
+
+
+def test_csv_quotes_what_must_be():
+    result = SuiteResult(SUITE, 'a "hybrid", or two', ())
+    (row, *_) = csv.DictReader(io.StringIO(to_csv([result])))
+    assert (row["model"], row["missing"]) == ('a "hybrid", or two', "a b")
+
+
+@pytest.mark.parametrize("table", [to_csv, to_markdown])
+def test_one_table_holds_one_suite(table):
+    other = SuiteResult(Suite("other", {"reading": ("a",)}), "original", ())
+    with pytest.raises(BoschError, match="a table holds results of one suite, got small and other"):
+        table([ORIGINAL, other])
