@@ -110,3 +110,13 @@ def test_bosch_meets_the_budget_exactly_and_records_every_choice(ratio):
     assert set(selection.record) == {"method", "budget_per_layer", "stage_1", "stage_2", "stage_3"}
     again = bosch(Problem(Objective(ToyScorer(LAYOUT, weights), "nll")), ratio, budget=10, seed=0, on_stage=ignore)
     assert again.mask == selection.mask
+
+
+def test_stage_2_spares_the_layers_whose_drop_reached_gamma():
+    """Six layers of four units at three quarters, 18 of 24. Easiest first 3 5 4 2 0 1 in five buckets: 4 4 3 2 1 0,
+    four too few. Layer 1 has weight 1 and stays at 0 while others can rise: 4 goes to 4, 2 to 3, 0 to 2, then 2 to 4."""
+    scores = {5: 0.999, 4: 0.995, 3: 0.995, 2: 0.98, 1: 0.72, 0: 0.59}
+    ratios = adaptive_ratios(scores, dict.fromkeys(range(6), 4), 18)
+    assert ratios.weights[1] == 1
+    assert ratios.weights[0] == pytest.approx(0.13 / 0.72 / 0.2)
+    assert ratios.quotas == {3: 4, 5: 4, 4: 4, 2: 4, 0: 2, 1: 0}

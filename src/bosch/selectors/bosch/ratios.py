@@ -39,7 +39,10 @@ def adaptive_ratios(scores: Mapping[int, float], units: Mapping[int, int], num_l
     drops = relative_drops(scores)
     weights = {layer: min(1.0, drop / GAMMA) for layer, drop in drops.items()}
     easiest_first = sorted(scores, key=lambda layer: (weights[layer], layer))
-    quotas = _reconcile(_bucket(easiest_first, units), easiest_first, units, num_localized)
+    quotas = _bucket(easiest_first, units)
+    for layers in ([layer for layer in easiest_first if weights[layer] < 1], easiest_first):
+        _raise(quotas, layers, units, num_localized)
+    _lower(quotas, easiest_first, units, num_localized)
     return AdaptiveRatios(drops, weights, {layer: quotas[layer] for layer in sorted(quotas)})
 
 
@@ -66,26 +69,24 @@ def _bucket(easiest_first: Sequence[int], units: Mapping[int, int]) -> dict[int,
     return quotas
 
 
-def _reconcile(
-    quotas: Mapping[int, int], easiest_first: Sequence[int], units: Mapping[int, int], num_localized: int
-) -> dict[int, int]:
-    """Move layers to the next level, the easiest up or the hardest down, in sweeps, until the sum is right; the last
-    move is cut short where a whole level would go too far."""
-    quotas = dict(quotas)
-    while (missing := num_localized - sum(quotas.values())) != 0:
-        rising = missing > 0
-        for layer in easiest_first if rising else reversed(easiest_first):
-            levels = levels_of(units[layer])
-            if rising:
-                step = min(
-                    next((level for level in levels if level > quotas[layer]), units[layer]) - quotas[layer], missing
-                )
-            else:
-                step = max(
-                    max((level for level in levels if level < quotas[layer]), default=0) - quotas[layer], missing
-                )
-            quotas[layer] += step
-            missing -= step
-            if missing == 0:
-                break
-    return quotas
+def _raise(quotas: dict[int, int], layers: Sequence[int], units: Mapping[int, int], num_localized: int) -> None:
+    """While too few units slide, move the layers to their next level, one after the other, in sweeps; the last move is
+    cut short where a whole level would go too far."""
+    while movable := [layer for layer in layers if quotas[layer] < units[layer]]:
+        for layer in movable:
+            missing = num_localized - sum(quotas.values())
+            if missing <= 0:
+                return
+            next_level = min(level for level in levels_of(units[layer]) if level > quotas[layer])
+            quotas[layer] += min(next_level - quotas[layer], missing)
+
+
+def _lower(quotas: dict[int, int], easiest_first: Sequence[int], units: Mapping[int, int], num_localized: int) -> None:
+    """The same downwards while too many slide, the hardest first."""
+    while movable := [layer for layer in reversed(easiest_first) if quotas[layer] > 0]:
+        for layer in movable:
+            excess = sum(quotas.values()) - num_localized
+            if excess <= 0:
+                return
+            next_level = max(level for level in levels_of(units[layer]) if level < quotas[layer])
+            quotas[layer] -= min(quotas[layer] - next_level, excess)
