@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from bosch.calibration import make_examples
+from bosch.cost import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.models import load_model
 from bosch.objective import Objective
+from bosch.probing import Subject
 from bosch.selectors import SELECTORS, Problem, random_mask
 
 TINY = str(Path(__file__).parent / "models" / "tiny")
@@ -68,3 +70,22 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     print(method, ratio, found, sorted(randoms))
     assert found > fmean(randoms) + 0.15
     assert found >= sorted(randoms)[7]
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.75])
+def test_the_three_stages_beat_layer_patterns_and_are_no_worse_than_static_methods(tiny, ratio):
+    decoder, tokenizer = tiny
+    evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 24), window=WINDOW)
+    judge = Evaluator(decoder, examples(tokenizer, "heldout", 96), window=WINDOW)
+    problem = Problem(Objective(CountingScorer(evaluator), "nll"), Subject(decoder, evaluator.examples, WINDOW))
+
+    def accuracy(method: str, seed: int = 0) -> float:
+        selection = SELECTORS[method](problem, ratio, budget=20, seed=seed, on_stage=lambda *_: None)
+        return judge.score(selection.mask).accuracy
+
+    found = accuracy("bosch")
+    layers = [accuracy("bme"), accuracy("intr"), fmean(accuracy("rand", seed) for seed in range(3))]
+    static = {method: accuracy(method) for method in ("dcam", "apl", "proxy", "qada", "razor", "fisher")}
+    print(ratio, found, layers, static)
+    assert found > max(layers)
+    assert found >= max(static.values())

@@ -114,7 +114,7 @@ def test_bosch_meets_the_budget_exactly_and_records_every_choice(ratio):
 
 def test_stage_2_spares_the_layers_whose_drop_reached_gamma():
     """Six layers of four units at three quarters, 18 of 24. Easiest first 3 5 4 2 0 1 in five buckets: 4 4 3 2 1 0,
-    four too few. Layer 1 has weight 1 and stays at 0 while others can rise: 4 goes to 4, 2 to 3, 0 to 2, then 2 to 4."""
+    four too few. Layer 1 has weight 1 and stays at 0 while others can rise: 4 to 4, 2 to 3, 0 to 2, then 2 to 4."""
     scores = {5: 0.999, 4: 0.995, 3: 0.995, 2: 0.98, 1: 0.72, 0: 0.59}
     ratios = adaptive_ratios(scores, dict.fromkeys(range(6), 4), 18)
     assert ratios.weights[1] == 1

@@ -24,7 +24,7 @@ from bosch.cost import Cost
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.probing import Subject
-from bosch.selectors.contract import Problem
+from bosch.selectors.contract import Problem, StageListener
 from bosch.selectors.static.measuring import BACKWARD_PASSES, Measured
 from bosch.selectors.static.passkeys import PasskeyPrompt, make_passkey_prompt
 from bosch.selectors.static.ranking import Ranking
@@ -39,11 +39,12 @@ STEP_PASSES = 1 + BACKWARD_PASSES
 much backward. That a gated layer attends twice is not counted."""
 
 
-def _measure(problem: Problem) -> Measured:
+def _measure(problem: Problem, on_stage: StageListener) -> Measured:
     """Minus the gates."""
     subject = problem.subject
     assert subject
     started = time.monotonic()
+    on_stage("training gates", NUM_STEPS)
     prompts = make_prompts(subject, NUM_STEPS)
     gates = train_gates(subject, prompts)
     scores = dict(zip(problem.layout.units(), (-gates).tolist(), strict=True))

@@ -41,7 +41,7 @@ class AttentionMeasure:
     sequences: Callable[[Subject], list[list[int]]] | None = None
 
 
-Measure = AttentionMeasure | Callable[[Problem], Measured]
+Measure = AttentionMeasure | Callable[[Problem, StageListener], Measured]
 
 
 def measure(
@@ -63,8 +63,7 @@ def measure(
         if isinstance(one, AttentionMeasure) and one.over == "own":
             yield from _read_attention({name: one}, problem.subject, "own", on_stage)
         elif not isinstance(one, AttentionMeasure):
-            on_stage(f"measuring {name}", problem.layout.num_units)
-            yield name, one(problem)
+            yield name, one(problem, on_stage)
 
 
 def unit_scores(decoder: Decoder, locality: Callable[[int], Tensor]) -> UnitScores:

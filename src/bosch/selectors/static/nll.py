@@ -3,19 +3,21 @@
 from collections.abc import Iterable
 
 from bosch.heads import Unit
-from bosch.selectors.contract import Problem
+from bosch.selectors.contract import Problem, StageListener
 from bosch.selectors.joint import units_of
 from bosch.selectors.static.measuring import Measured
 from bosch.selectors.static.ranking import Ranking
 
 
-def _per_unit(problem: Problem) -> Measured:
+def _per_unit(problem: Problem, on_stage: StageListener) -> Measured:
     """Minus the rise of the NLL when a unit slides alone."""
+    on_stage("sliding each unit alone", problem.layout.num_units + 1)
     return _measure(problem, [(unit,) for unit in problem.layout.units()])
 
 
-def _per_layer(problem: Problem) -> Measured:
+def _per_layer(problem: Problem, on_stage: StageListener) -> Measured:
     """Minus the rise of the NLL when a layer slides alone, the same for all of its units."""
+    on_stage("sliding each layer alone", len(problem.layout.eligible_layers) + 1)
     return _measure(problem, [units_of(problem.layout, [layer]) for layer in problem.layout.eligible_layers])
 
 

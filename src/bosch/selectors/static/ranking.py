@@ -1,11 +1,10 @@
 """From unit scores to a mask, the same for every static method."""
 
 import dataclasses
-from collections.abc import Callable
 
 from bosch.heads import Unit
 from bosch.selectors.contract import Problem, Selection, StageListener, UnitScores
-from bosch.selectors.static.measuring import AttentionMeasure, Measured, measure
+from bosch.selectors.static.measuring import Measure, measure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Ranking:
     """
 
     name: str
-    measure: AttentionMeasure | Callable[[Problem], Measured]
+    measure: Measure
 
     def __call__(self, problem: Problem, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
         """Rank and cut; arguments as in `Selector`. Scores that are known are not measured again."""
