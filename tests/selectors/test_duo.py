@@ -215,7 +215,7 @@ def test_the_same_seed_gives_the_same_gates(tiny):
 
 def test_units_whose_sliding_hurts_stay_open(tiny):
     """The six units of 24 that alone raise the answers' NLL most have higher gates than the median, after few steps."""
-    local = NLL.measure(problem_of(tiny)).scores
+    local = NLL.measure(problem_of(tiny), ignore).scores
     trained = train_gates(tiny, make_prompts(tiny, 12)).tolist()
     gates = dict(zip(tiny.decoder.layout.units(), trained, strict=True))
     dearest = sorted(local, key=local.get)[:6]
@@ -226,7 +226,7 @@ def test_the_most_closed_units_slide_and_the_budget_is_exact(tiny, monkeypatch):
     monkeypatch.setattr(duo, "NUM_STEPS", 2)
     advanced = []
     problem = problem_of(dataclasses.replace(tiny, advance=lambda: advanced.append(None)))
-    found = DUO.measure(problem)
+    found = DUO.measure(problem, ignore)
     assert len(advanced) == 2
     gates = train_gates(tiny, make_prompts(tiny, 2)).view(6, 4).tolist()
     assert found.scores == {(layer, head): -gates[layer][head] for layer in range(6) for head in range(4)}
@@ -242,7 +242,7 @@ def test_the_most_closed_units_slide_and_the_budget_is_exact(tiny, monkeypatch):
 def test_a_step_costs_five_passes_over_its_prompt(tiny, monkeypatch):
     """Full model forward; gated one forward, forward again, and a backward pass, which counts twice."""
     monkeypatch.setattr(duo, "NUM_STEPS", 1)
-    cost = DUO.measure(problem_of(tiny)).cost
+    cost = DUO.measure(problem_of(tiny), ignore).cost
     (prompt,) = make_prompts(tiny, 1)
     full_pass = sum(len(example.input_ids) for example in tiny.examples.examples)
     assert cost.evaluations == 0
@@ -267,7 +267,7 @@ def test_a_search_hands_the_tokenizer_on(model_path, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_whole_training_keeps_what_random_masks_lose(tiny):
     problem = problem_of(tiny)
-    known = dataclasses.replace(problem, measured={"duo": DUO.measure(problem)})
+    known = dataclasses.replace(problem, measured={"duo": DUO.measure(problem, ignore)})
     tasks = ("niah_single_1", "niah_single_2")
     heldout = make_examples(tiny.tokenizer, tasks=tasks, lengths=(128, 192), num_examples=24, seed=5, split="heldout")
     judge = Evaluator(tiny.decoder, heldout, window=8)
