@@ -19,7 +19,7 @@ import torch
 
 import attention
 from bosch.calibration import ExampleSet, make_examples
-from bosch.cost import CountingScorer
+from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.heads import HeadMask

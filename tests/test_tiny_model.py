@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bosch.calibration import make_examples
-from bosch.cost import CountingScorer
+from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.models import load_model

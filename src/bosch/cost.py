@@ -1,14 +1,6 @@
 """What a method costs: the masks that it asked to be scored, and whatever else it ran."""
 
 import dataclasses
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from bosch.heads import HeadMask
-
-if TYPE_CHECKING:
-    from bosch.evaluator import Evaluator
-    from bosch.objective import Score
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,31 +23,3 @@ class Cost:
             self.full_passes + other.full_passes,
             self.seconds + other.seconds,
         )
-
-
-class CountingScorer:
-    """An evaluator as one method sees it: which masks that method asked for is remembered.
-
-    Args:
-        evaluator: scores the masks; others may ask it as well.
-    """
-
-    def __init__(self, evaluator: "Evaluator") -> None:
-        self.evaluator = evaluator
-        self.layout = evaluator.layout
-        self.full = evaluator.full
-        self.sliding = evaluator.sliding
-        self.asked: set[HeadMask] = set()
-
-    def score(self, mask: HeadMask) -> "Score":
-        """Score of a mask."""
-        self.asked.add(mask)
-        return self.evaluator.score(mask)
-
-    def cost(self, masks: Iterable[HeadMask]) -> Cost:
-        """What known masks cost when they were run."""
-        return self.evaluator.cost(masks)
-
-    def rebase(self, mask: HeadMask) -> None:
-        """The next masks will resemble this one."""
-        self.evaluator.rebase(mask)

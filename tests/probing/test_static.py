@@ -8,7 +8,7 @@ import torch
 from dense_attention import dense_attention, dense_gradients
 
 from bosch.calibration import Example, ExampleSet
-from bosch.cost import CountingScorer
+from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.heads import quota

@@ -8,7 +8,8 @@ from typing import Any
 from bosch.compare.directory import ComparisonDirectory
 from bosch.compare.report import write_report
 from bosch.compare.settings import CompareSettings
-from bosch.cost import Cost, CountingScorer
+from bosch.cost import Cost
+from bosch.counting import CountingScorer
 from bosch.experiment.directory import make_directory, open_directory
 from bosch.experiment.opening import Experiment, open_experiment, score_row
 from bosch.files import write_json

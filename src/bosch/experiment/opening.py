@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bosch.calibration import ExampleSet, Split, make_examples
-from bosch.cost import CountingScorer
+from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.experiment.directory import ExperimentDirectory, make_directory

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bosch.cost import CountingScorer
+from bosch.counting import CountingScorer
 from bosch.experiment.directory import make_directory, open_directory
 from bosch.experiment.opening import Experiment, open_experiment, score_row
 from bosch.files import write_json

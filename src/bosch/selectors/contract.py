@@ -4,18 +4,26 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bosch.cost import Cost
 from bosch.heads import HeadLayout, HeadMask, Unit
 from bosch.objective import Objective
 
 if TYPE_CHECKING:
     from bosch.probing import Subject
-    from bosch.selectors.static.measuring import Measured
 
 StageListener = Callable[[str, int], None]
 """Told the name of each stage as it begins, and how many evaluations are planned in it."""
 
 UnitScores = Mapping[Unit, float]
 """A number for every unit; the larger, the more local, and the sooner localized."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Unit scores, and what they cost."""
+
+    scores: UnitScores
+    cost: Cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Problem:
 
     objective: Objective
     subject: "Subject | None" = None
-    measured: Mapping[str, "Measured"] = dataclasses.field(default_factory=dict)
+    measured: Mapping[str, Measured] = dataclasses.field(default_factory=dict)
 
     @property
     def layout(self) -> HeadLayout:

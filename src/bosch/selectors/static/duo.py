@@ -24,8 +24,8 @@ from bosch.cost import Cost
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.probing import Subject
-from bosch.selectors.contract import Problem, StageListener
-from bosch.selectors.static.measuring import BACKWARD_PASSES, Measured
+from bosch.selectors.contract import Measured, Problem, StageListener
+from bosch.selectors.static.measuring import BACKWARD_PASSES
 from bosch.selectors.static.passkeys import PasskeyPrompt, make_passkey_prompt
 from bosch.selectors.static.ranking import Ranking
 

@@ -11,18 +11,10 @@ from bosch.cost import Cost
 from bosch.decoder import Decoder
 from bosch.heads import Unit
 from bosch.probing import Statistic, Subject, gather, gather_gradients
-from bosch.selectors.contract import Problem, StageListener, UnitScores
+from bosch.selectors.contract import Measured, Problem, StageListener, UnitScores
 
 BACKWARD_PASSES = 4
 """Full passes of a pass with gradients: forward, forward again layer by layer, and twice as much backward."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """Unit scores, and what they cost."""
-
-    scores: UnitScores
-    cost: Cost
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 
 from bosch.heads import Unit
-from bosch.selectors.contract import Problem, StageListener
+from bosch.selectors.contract import Measured, Problem, StageListener
 from bosch.selectors.joint import units_of
-from bosch.selectors.static.measuring import Measured
 from bosch.selectors.static.ranking import Ranking
 
 
