@@ -20,3 +20,8 @@ def sliding(units: Iterable[Unit], layout: HeadLayout = LAYOUT, window: int = WI
 def masks(layout: HeadLayout = LAYOUT) -> st.SearchStrategy[HeadMask]:
     """Any mask of a layout."""
     return st.sets(st.sampled_from(list(layout.units()))).map(lambda units: sliding(units, layout))
+
+
+def squeezed(text: str) -> str:
+    """A table without the spaces that align its columns."""
+    return " ".join(text.split())

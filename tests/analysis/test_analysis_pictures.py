@@ -18,7 +18,7 @@ def drawn(monkeypatch) -> list[Figure]:
     """Figures in place of files."""
     figures: list[Figure] = []
     for name in ("overlap", "localized", "locality"):
-        monkeypatch.setattr(f"bosch.analysis.pictures.{name}.save", lambda figure, _: figures.append(figure))
+        monkeypatch.setattr(f"bosch.analysis.pictures.{name}.save_figure", lambda figure, _: figures.append(figure))
     return figures
 
 
@@ -83,14 +83,14 @@ def test_locality_orders_units_by_score_and_colours_them_by_choice(drawn, tmp_pa
 
 
 def test_names_are_shown_as_they_are(tmp_path):
-    """A dollar sign begins a formula in matplotlib, and a wrong formula ends the drawing; a dot is no ending."""
+    """A dollar sign begins a formula in matplotlib, and a wrong formula ends the drawing."""
     found = LocalityChoice({unit: float(unit[1]) for unit in LAYOUT.units()}, A)
-    draw_overlap([Panel(AWKWARD, (AWKWARD, "b"), ((0, 1), (1, 0)))], AWKWARD, tmp_path / "overlap@0.5")
+    draw_overlap([Panel(AWKWARD, (AWKWARD, "b"), ((0, 1), (1, 0)))], AWKWARD, tmp_path / "overlap")
     draw_layers({AWKWARD: A}, tmp_path / "layers")
     draw_units({AWKWARD: A}, tmp_path / "units")
     draw_locality(found, AWKWARD, AWKWARD, tmp_path / "locality")
     assert len(list(tmp_path.iterdir())) == 8
-    for name in ("overlap@0.5", "layers", "units", "locality"):
+    for name in ("overlap", "layers", "units", "locality"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / f"{name}.svg").read_bytes().startswith(b"<?xml")
 
@@ -100,9 +100,3 @@ def test_a_layout_of_any_size_fits_on_a_page(drawn, tmp_path):
     draw_units({"a": mask}, tmp_path / "x")
     draw_layers({"a": mask}, tmp_path / "x")
     assert all(max(figure.get_size_inches()) <= style.LARGEST_INCHES for figure in drawn)
-
-
-def test_colours_are_those_of_a_search_report():
-    from bosch.search.report import pictures
-
-    assert (style.FULL, style.SLIDING, style.ABSENT) == (pictures.FULL, pictures.SLIDING, pictures.ABSENT)

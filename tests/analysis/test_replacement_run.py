@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from masks_by_hand import squeezed
 
 from bosch.analysis.replacement_run import ReplacementDirectory
 from bosch.calibration import make_examples
@@ -77,7 +78,7 @@ def from_key(key: str) -> HeadMask:
 def test_scores_are_those_of_plain_passes_over_the_held_out_set(searches, tiny, tmp_path, capsys):
     decoder, tokenizer = tiny
     assert main(command(searches, tmp_path / "out")) == 0
-    out, run = capsys.readouterr().out, ReplacementDirectory(tmp_path / "out")
+    out, run = squeezed(capsys.readouterr().out), ReplacementDirectory(tmp_path / "out")
     found = read_json(run.scores)
     assert found["departed"] == [[0, 0], [0, 1]]
     assert [row["name"] for row in found["rows"]] == ["A", "A' seed 0", "A' seed 1", "A' seed 2"]
@@ -128,7 +129,7 @@ def test_a_stopped_test_goes_on_and_evaluates_nothing_twice(searches, tmp_path, 
     assert len(asked) == len(set(asked)) == 4
     assert main(command(searches, tmp_path / "out")) == 0
     assert len(asked) == 4
-    assert capsys.readouterr().out.count("| A | 0.292 |") == 2
+    assert squeezed(capsys.readouterr().out).count("| A | 0.292 |") == 2
 
 
 def test_another_test_in_the_directory_is_refused_and_replaced_only_on_demand(searches, tmp_path, capsys):
@@ -266,7 +267,9 @@ def test_two_searches_and_what_became_of_their_units(tmp_path, capsys):
     assert departed
     capsys.readouterr()
     assert main(["analyze", "turnover", str(small), str(large)]) == 0
-    assert f"| 0.25 → 0.5 | {len(departed)} of 6 | {len(departed) / 6:.0%} | 100% |" in capsys.readouterr().out
+    assert f"| 0.25 → 0.5 | {len(departed)} of 6 | {len(departed) / 6:.0%} | 100% |" in squeezed(
+        capsys.readouterr().out
+    )
     assert main(command((small, large), tmp_path / "out")) == 0
     found = read_json(tmp_path / "out" / "replacement.json")
     assert {tuple(unit) for unit in found["departed"]} == departed

@@ -1,4 +1,4 @@
-"""Where results of an analysis go: a directory where nothing is overwritten unasked; tables for people and programs."""
+"""Where results of an analysis go: a directory in which nothing is overwritten unasked."""
 
 import csv
 import io
@@ -36,9 +36,3 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Cell]])
     writer.writerow(header)
     writer.writerows(rows)
     write_text(path, text.getvalue())
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown, which can be read as it is."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from bosch.analysis.masks import MaskFile
-from bosch.analysis.output import markdown_table, write_csv
+from bosch.analysis.output import write_csv
 from bosch.analysis.replacement import score_replacements, units_to_put_back
 from bosch.analysis.searches import load_pair, read_settings
 from bosch.errors import BoschError
@@ -16,6 +16,7 @@ from bosch.experiment.opening import Experiment, open_experiment, score_row
 from bosch.experiment.settings import ExperimentSettings, check_integer
 from bosch.files import write_json
 from bosch.provenance import provenance
+from bosch.tables import text_table
 
 REPLACEMENT_SCHEMA = "bosch.replacement/1"
 
@@ -126,10 +127,9 @@ def replacement_table(rows: Sequence[dict[str, Any]]) -> str:
         cells.append((f"{original[kind]:.{digits}f}", f"{fmean(values):.{digits}f} ± {pstdev(values):.{digits}f}"))
     ratio = f"{rows[0]['ratio']:.3f}"
     names = ("A", f"A' (mean of {len(replaced)}, ± spread)")
-    return markdown_table(
-        ["mask", "ratio", "held-out accuracy", "held-out NLL"],
-        [[name, ratio, *column] for name, column in zip(names, zip(*cells, strict=True), strict=True)],
-    )
+    header = ["mask", "ratio", "held-out accuracy", "held-out NLL"]
+    lines = [[name, ratio, *scores] for name, scores in zip(names, zip(*cells, strict=True), strict=True)]
+    return "\n".join(text_table(header, lines))
 
 
 def _score(experiment: Experiment, small: MaskFile, large: MaskFile, num_seeds: int) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
 from bosch.analysis.locality import LocalityChoice
-from bosch.analysis.pictures.style import ABSENT, FULL, SLIDING, new_figure, save
+from bosch.analysis.pictures.style import new_figure
+from bosch.pictures import ABSENT, FULL, SLIDING, save_figure
 
 NUM_PARTS = 10
 """Of the ranking, in the lowest row."""
@@ -41,7 +42,7 @@ def draw_locality(found: LocalityChoice, scorer: str, chooser: str, path: Path) 
     shares.set_xlabel("units, most local first; left of the line, the ranking would localize")
     shown = [Patch(color=SLIDING, label="sliding"), Patch(color=FULL, label="full")]
     scores.legend(handles=shown, fontsize=8, frameon=False, loc="upper right")
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_scores(axes: Axes, found: LocalityChoice) -> None:

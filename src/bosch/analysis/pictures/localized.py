@@ -9,8 +9,9 @@ from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.patches import Patch
 
 from bosch.analysis.localized import share_per_layer
-from bosch.analysis.pictures.style import ABSENT, FULL, SLIDING, label_ticks, new_figure, number_ticks, save
+from bosch.analysis.pictures.style import label_ticks, new_figure, number_ticks
 from bosch.heads import HeadMask
+from bosch.pictures import ABSENT, FULL, SLIDING, save_figure
 
 SHARE_COLOURS = LinearSegmentedColormap.from_list("share", [FULL, "#f7f3ec", SLIDING])
 MOST_IN_A_ROW = 8
@@ -43,7 +44,7 @@ def draw_layers(masks: Mapping[str, HeadMask], path: Path) -> None:
     bar = figure.colorbar(mesh, ax=axes, aspect=12, pad=0.01, ticks=[0, 0.5, 1])
     bar.set_label("share sliding")
     bar.outline.set_visible(False)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_units(masks: Mapping[str, HeadMask], path: Path) -> None:
@@ -67,7 +68,7 @@ def draw_units(masks: Mapping[str, HeadMask], path: Path) -> None:
     figure.supylabel("layer", fontsize=9)
     shown = [Patch(color=FULL, label="full"), Patch(color=SLIDING, label="sliding")]
     figure.legend(handles=shown, loc="outside upper center", ncols=2, fontsize=8, frameon=False)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_panel(axes: Axes, name: str, mask: HeadMask) -> None:

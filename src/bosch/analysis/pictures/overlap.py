@@ -10,7 +10,8 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 
 from bosch.analysis.overlap import Matrix
-from bosch.analysis.pictures.style import ABSENT, FULL, label_ticks, new_figure, save
+from bosch.analysis.pictures.style import label_ticks, new_figure
+from bosch.pictures import ABSENT, FULL, save_figure
 
 DISTANCE_COLOURS = LinearSegmentedColormap.from_list("distance", ["#f7f3ec", "#9db8d2", FULL, "#16324f"])
 MOST_WITH_NUMBERS = 24
@@ -52,7 +53,7 @@ def draw_overlap(panels: Sequence[Panel], caption: str, path: Path) -> None:
     bar.set_label("Jaccard distance of the sliding units")
     bar.outline.set_visible(False)
     figure.supxlabel(caption, fontsize=9, parse_math=False)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _side(panel: Panel) -> float:

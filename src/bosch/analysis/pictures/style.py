@@ -1,19 +1,13 @@
-"""What the pictures share: colours, sizes and how they are saved."""
+"""What the pictures share beyond colours: how large they may be, and how cells are labelled."""
 
-import io
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from bosch.files import write_bytes
-
-FULL, SLIDING, ABSENT = "#2f5d8a", "#e08e45", "#eeeeee"
 LARGEST_INCHES = 60.0
 """Of a side; beyond about 65,000 pixels nothing can be drawn."""
 
@@ -37,17 +31,3 @@ def number_ticks(axes: Axes, axis: Literal["x", "y"], count: int, most: int) -> 
     shown = range(0, count, math.ceil(count / most))
     set_ticks([i + 0.5 for i in shown], [str(i) for i in shown], fontsize=7)
     axes.tick_params(axis=axis, length=0)
-
-
-def save(figure: Figure, path: Path) -> None:
-    """PNG to look at, SVG to print: the path, with the ending of its kind.
-
-    Raises:
-        BoschError: a file cannot be written.
-    """
-    FigureCanvasAgg(figure)
-    for kind in ("png", "svg"):
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, dpi=120)
-        write_bytes(path.parent / f"{path.name}.{kind}", drawn.getvalue())
-        figure.set_layout_engine("none")  # the layout is found, and finding it takes longer than drawing

@@ -8,12 +8,13 @@ from typing import Any
 
 import bosch
 from bosch.analysis.masks import MaskFile, by_ratio, model_name, name_masks
-from bosch.analysis.output import claim, markdown_table, write_csv
+from bosch.analysis.output import claim, write_csv
 from bosch.analysis.overlap import Matrix, chance_distance, distance_matrix
 from bosch.analysis.pictures import Panel, draw_overlap
 from bosch.errors import BoschError
 from bosch.files import write_json
 from bosch.heads import HeadMask
+from bosch.tables import text_table
 
 OVERLAP_SCHEMA = "bosch.overlap/1"
 FILES = ("overlap.json", "overlap.csv", "overlap.png", "overlap.svg")
@@ -159,4 +160,4 @@ def _table(panel: Panel) -> str:
         [name, *("" if i == j else f"{panel.distances[i][j]:.2f}" for j in range(len(panel.names)))]
         for i, name in enumerate(panel.names)
     ]
-    return markdown_table([panel.title, *panel.names], rows)
+    return "\n".join(text_table([panel.title, *panel.names], rows))

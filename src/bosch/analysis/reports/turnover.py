@@ -7,10 +7,11 @@ from typing import Any
 
 import bosch
 from bosch.analysis.masks import MaskFile, by_ratio, name_masks
-from bosch.analysis.output import claim, markdown_table, write_csv
+from bosch.analysis.output import claim, write_csv
 from bosch.analysis.turnover import Turnover
 from bosch.errors import BoschError
 from bosch.files import write_json
+from bosch.tables import text_table
 
 TURNOVER_SCHEMA = "bosch.turnover/1"
 FILES = ("turnover.json", "turnover.csv")
@@ -50,7 +51,7 @@ def turnover_table(found: Sequence[NamedTurnover]) -> str:
         ]
         for _, _, one in found
     ]
-    return markdown_table(["ratios", "departed", "T", "T_max", "T / T_max"], rows)
+    return "\n".join(text_table(["ratios", "departed", "T", "T_max", "T / T_max"], rows))
 
 
 def write_turnover(found: Sequence[NamedTurnover], directory: Path, *, overwrite: bool = False) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import bosch
 from bosch.analysis.localized import votes
-from bosch.analysis.output import claim, markdown_table, write_csv
+from bosch.analysis.output import claim, write_csv
 from bosch.analysis.pictures import draw_layers, draw_units
 from bosch.files import write_json
 from bosch.heads import HeadMask
+from bosch.tables import text_table
 
 UNITS_SCHEMA = "bosch.units/1"
 FILES = ("units.json", "units.csv", "layers.csv", "units.png", "units.svg", "layers.png", "layers.svg")
@@ -45,7 +46,7 @@ def write_units(masks: Mapping[str, HeadMask], directory: Path, *, overwrite: bo
     write_csv(directory / "layers.csv", ["layer", "units", *masks], layers)
     draw_layers(masks, directory / "layers")
     draw_units(masks, directory / "units")
-    return markdown_table(["layer", "units", *masks], ([str(cell) for cell in row] for row in layers))
+    return "\n".join(text_table(["layer", "units", *masks], [[str(cell) for cell in row] for row in layers]))
 
 
 def layer_rows(masks: Mapping[str, HeadMask]) -> list[tuple[int, ...]]:
