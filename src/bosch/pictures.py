@@ -18,4 +18,4 @@ def save_figure(figure: Figure, path: Path) -> None:
     for kind in ("png", "svg"):
         drawn = io.BytesIO()
         figure.savefig(drawn, format=kind, dpi=120)
-        write_bytes(path.with_suffix(f".{kind}"), drawn.getvalue())
+        write_bytes(path.with_name(f"{path.name}.{kind}"), drawn.getvalue())

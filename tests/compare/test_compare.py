@@ -148,6 +148,7 @@ def test_unit_scores_of_something_else_are_refused(finished, model_path, tmp_pat
         ({"scores": scores["scores"][1:]}, "its units are not those of this model, 3 layers x 3 KV heads"),
         ({"scores": "none"}, "razor.json: "),
         ({"schema": "other"}, "not a file of unit scores"),
+        ({"scores": [[0, 0, 10**400]]}, "razor.json: "),
     ):
         path.write_text(json.dumps({**scores, **change}))
         capsys.readouterr()

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     name="compare",
-    help="Compare methods of choosing heads, at several ratios, on the same examples.",
+    help="Compare methods of choosing heads, at several ratios.",
     example="bosch compare --model smollm2-135m --window 64 --ratios 0.5,0.75 --methods progressive,razor,intr "
     "--output runs/compare",
     add_arguments=add_arguments,

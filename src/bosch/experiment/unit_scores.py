@@ -1,6 +1,7 @@
 """Unit scores on disk: measured once, used at every ratio."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,10 @@ def load_unit_scores(path: Path, layout: HeadLayout, origin: Mapping[str, Any]) 
         if data.get("origin") != dict(origin):
             raise BoschError("it was measured on another model, other examples or another window; delete it")
         scores = {(layer, head): float(score) for layer, head, score in data["scores"]}
+        if not all(map(math.isfinite, scores.values())):
+            raise BoschError("a score is not a finite number")
         if scores.keys() != set(layout.units()):
             raise BoschError(f"its units are not those of this model, {layout}")
         return Measured(scores, Cost(**data["cost"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BoschError(f"{path}: {error}") from None
