@@ -1,6 +1,5 @@
 """Unit scores of a static method, read for the model of a mask."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,8 @@ def load_scores_for(path: Path, choice: MaskFile) -> UnitScores:
             than the mask.
     """
     origin = _read_origin(path)
-    try:
-        measured = load_unit_scores(path, choice.mask.layout, origin)
-    except OverflowError as error:
-        raise BoschError(f"{path}: {error}") from None
+    measured = load_unit_scores(path, choice.mask.layout, origin)
     assert measured, "it was read before"
-    for unit, score in measured.scores.items():
-        if not math.isfinite(score):
-            raise BoschError(f"{path}: the score of unit {unit} is {score}; expected a finite number")
     found: dict[str, Any] = {"window": choice.mask.window, "sinks": choice.mask.sinks}
     if choice.model_hash:
         found["model_hash"] = choice.model_hash

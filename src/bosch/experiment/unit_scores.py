@@ -41,8 +41,9 @@ def load_unit_scores(path: Path, layout: HeadLayout, origin: Mapping[str, Any]) 
         if data.get("origin") != dict(origin):
             raise BoschError("it was measured on another model, other examples or another window; delete it")
         scores = {(layer, head): float(score) for layer, head, score in data["scores"]}
-        if not all(map(math.isfinite, scores.values())):
-            raise BoschError("a score is not a finite number")
+        for unit, score in scores.items():
+            if not math.isfinite(score):
+                raise BoschError(f"the score of unit {unit} is {score}; expected a finite number")
         if scores.keys() != set(layout.units()):
             raise BoschError(f"its units are not those of this model, {layout}")
         return Measured(scores, Cost(**data["cost"]))
