@@ -1,0 +1,1 @@
+"""A mask made real: reordered weights, a cache that is small, and checkpoints that load everywhere."""
