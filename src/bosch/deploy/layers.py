@@ -46,7 +46,7 @@ def attention_layers(model: PreTrainedModel) -> tuple[AttentionLayer, ...]:
     def note(observation: Observation) -> None:
         seen.setdefault(getattr(observation.module, "layer_idx", None), []).append(observation)
 
-    tokens = torch.zeros(1, 2, dtype=torch.int64, device=model.get_input_embeddings().weight.device)
+    tokens = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
     with torch.no_grad(), hybrid_attention(model), observed(note):
         model(input_ids=tokens, use_cache=False)
     layers = []

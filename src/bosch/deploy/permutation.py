@@ -74,9 +74,9 @@ def _apply(moves: Mapping[nn.Parameter, Move]) -> None:
 
 @torch.no_grad()
 def _logits(model: PreTrainedModel) -> Tensor:
-    embedding = model.get_input_embeddings().weight
-    tokens = torch.randint(len(embedding), (2, 12), generator=torch.Generator().manual_seed(0))
-    return model(input_ids=tokens.to(embedding.device), use_cache=False).logits.double()
+    vocabulary = model.config.get_text_config(decoder=True).vocab_size
+    tokens = torch.randint(vocabulary, (2, 12), generator=torch.Generator().manual_seed(0))
+    return model(input_ids=tokens.to(model.device), use_cache=False).logits.double()
 
 
 def _moves(layer: AttentionLayer, groups: Tensor) -> dict[str, Move]:
