@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 
 import bosch
-from bosch.cli import models, search
+from bosch.cli import export, generate, models, search
 from bosch.cli.parser import Parser
 from bosch.errors import BoschError
 
-COMMANDS = (search.COMMAND, models.COMMAND)
+COMMANDS = (search.COMMAND, export.COMMAND, generate.COMMAND, models.COMMAND)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -50,11 +50,17 @@ def hybridize(model: PreTrainedModel, mask: HeadMask) -> BoschMixin:
 def restore_full_attention(model: BoschMixin) -> PreTrainedModel:
     """Turn a hybrid back into its base class with full attention, in place. Its heads stay reordered, which the model
     computes the same with."""
-    base = type(model).__mro__[2]
-    assert issubclass(base, PreTrainedModel)
+    base = base_class(model)
     del model.config.bosch
     _become(model, base, "sdpa" if base._supports_sdpa else "eager")
     return model
+
+
+def base_class(model: BoschMixin) -> Any:
+    """The class of transformers that a hybrid was made of."""
+    base = type(model).__mro__[2]  # after its own and what makes it a hybrid
+    assert issubclass(base, PreTrainedModel)
+    return base
 
 
 def mask_of(config: Any) -> HeadMask:
