@@ -73,7 +73,7 @@ class Decoder:
         self.layers = _find_layers(self.backbone)
         seen, self.tail = self._inspect()
         self.attentions = tuple(tuple(observation.module for observation in layer) for layer in seen)
-        self.layout = HeadLayout(tuple(_count_units(layer) for layer in seen))
+        self.layout = HeadLayout(tuple(count_units(layer) for layer in seen))
         self.key_bytes = sum(o.keys.key[0, :, 0].nbytes + o.keys.value[0, :, 0].nbytes for layer in seen for o in layer)
         self._check_replay()
         self.tokens_meet_in_attention_only = self._replay_error(split=5) <= self._tolerance
@@ -297,7 +297,7 @@ def _find_layers(backbone: nn.Module) -> nn.ModuleList:
     return lists[0]
 
 
-def _count_units(observations: Sequence[Observation]) -> int:
+def count_units(observations: Sequence[Observation]) -> int:
     """Units of a layer: none where it does not attend, attends twice, slides already, or has latent keys."""
     if len(observations) != 1:
         return 0

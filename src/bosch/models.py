@@ -27,7 +27,8 @@ def load_model(
     Args:
         name_or_path: a name of `MODELS` (fetched on first use), else a directory, else a hub id. Write `./name` for a
             directory that is called like a known model.
-        dtype: "float32", "bfloat16", or "auto": bfloat16 where its matrix products are fast, else float32.
+        dtype: "float32"; "bfloat16"; "checkpoint", the one that the weights are stored in; or "auto": bfloat16 where
+            its matrix products are fast, else float32.
         device: a torch device, or "auto": the GPU if there is one.
         trust_remote_code: let the checkpoint bring Python code of its own.
 
@@ -111,10 +112,15 @@ def _resolve_device(device: str) -> "torch.device":
         raise BoschError(f"cannot use device {device!r}: {str(error).splitlines()[0]}") from None
 
 
-def _resolve_dtype(dtype: str, device: "torch.device") -> "torch.dtype":
+def _resolve_dtype(dtype: str, device: "torch.device") -> "torch.dtype | str":
     import torch
 
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    # transformers' own word for the checkpoint's dtype is "auto".
+    known: dict[str, torch.dtype | str] = {
+        "float32": torch.float32,
+        "bfloat16": torch.bfloat16,
+        "checkpoint": "auto",
+    }
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" or _cpu_has_fast_bfloat16() else torch.float32
     return lookup("dtype", dtype, known)

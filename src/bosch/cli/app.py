@@ -5,11 +5,19 @@ import sys
 from collections.abc import Sequence
 
 import bosch
-from bosch.cli import analyze, compare, methods, models, search
+from bosch.cli import analyze, compare, export, generate, methods, models, search
 from bosch.cli.parser import Parser
 from bosch.errors import BoschError
 
-COMMANDS = (search.COMMAND, compare.COMMAND, analyze.COMMAND, methods.COMMAND, models.COMMAND)
+COMMANDS = (
+    search.COMMAND,
+    compare.COMMAND,
+    analyze.COMMAND,
+    export.COMMAND,
+    generate.COMMAND,
+    methods.COMMAND,
+    models.COMMAND,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

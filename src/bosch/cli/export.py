@@ -1,0 +1,44 @@
+"""`bosch export`: from a search's directory to a checkpoint that loads everywhere."""
+
+import argparse
+import re
+from pathlib import Path
+
+from bosch.cli.command import Command
+from bosch.errors import BoschError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A run, or a model and a mask; and where the checkpoint goes."""
+    parser.add_argument("run_directory", metavar="RUN", type=Path, nargs="?", help="the directory of a search")
+    parser.add_argument("--model", metavar="MODEL", help="in place of RUN: a known name, a directory, or a hub id")
+    parser.add_argument("--mask", metavar="FILE", type=Path, help="in place of RUN: the mask to put on the model")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the directory to make")
+    parser.add_argument("--overwrite", action="store_true", help="replace an exported model in that directory")
+    parser.add_argument(
+        "--max-shard-size", default="5GB", metavar="SIZE", help="of one weights file, such as 500MB (default: 5GB)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Export, and say what was written."""
+    by_name = arguments.model is not None and arguments.mask is not None
+    if (arguments.run_directory is not None) == by_name or (arguments.model is None) != (arguments.mask is None):
+        raise BoschError("expected the directory of a search, or both --model and --mask")
+    if not re.fullmatch(r"[1-9]\d*[KMG]B", arguments.max_shard_size):
+        raise BoschError(f"--max-shard-size must be a number and KB, MB or GB, got {arguments.max_shard_size!r}")
+    from bosch.deploy.export import export
+    from bosch.deploy.recipe import read_mask, read_run
+
+    recipe = read_mask(arguments.model, arguments.mask) if by_name else read_run(arguments.run_directory)
+    export(recipe, arguments.output, overwrite=arguments.overwrite, max_shard_size=arguments.max_shard_size)
+    print(f"{recipe.model} with {recipe.mask} is in {arguments.output}")
+
+
+COMMAND = Command(
+    name="export",
+    help="Write a hybrid as a checkpoint directory, with the code that runs it.",
+    example="bosch export runs/demo --output smollm2-hybrid",
+    add_arguments=add_arguments,
+    run=run,
+)

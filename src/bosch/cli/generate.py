@@ -1,0 +1,73 @@
+"""`bosch generate`: text from a hybrid, and what its cache weighs."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bosch.cli.command import Command
+from bosch.errors import BoschError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A model, a prompt, how long to go on, and whether to compare."""
+    parser.add_argument("target", metavar="TARGET", help="the directory of a search or of an export, or any model")
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--prompt", metavar="TEXT", help="the text to go on from")
+    prompt.add_argument("--file", metavar="FILE", type=Path, help="a UTF-8 file with that text")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="tokens to generate at most (default: 128)"
+    )
+    parser.add_argument(
+        "--compare-full", action="store_true", help="generate with all heads full as well, and show both costs"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Text to stdout as it comes; then bytes and speed to stderr."""
+    if arguments.max_new_tokens < 1:
+        raise BoschError(f"--max-new-tokens must be at least 1, got {arguments.max_new_tokens}")
+    prompt = arguments.prompt if arguments.file is None else _read(arguments.file)
+    from bosch.deploy.generation import generate, report
+    from bosch.deploy.hybridize import restore_full_attention
+    from bosch.deploy.modeling_bosch import BoschMixin
+
+    model, tokenizer = _load(arguments.target)
+    is_hybrid = isinstance(model, BoschMixin)
+    if arguments.compare_full and not is_hybrid:
+        raise BoschError(f"{arguments.target} is no hybrid, so there is nothing to compare; leave out --compare-full")
+    costs = {"hybrid" if is_hybrid else "model": generate(model, tokenizer, prompt, arguments.max_new_tokens)}
+    if isinstance(model, BoschMixin) and arguments.compare_full:
+        full = restore_full_attention(model)
+        costs["full"] = generate(full, tokenizer, prompt, arguments.max_new_tokens, silent=True)
+    report(costs)
+
+
+def _load(target: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    from bosch.deploy import hybridize
+    from bosch.deploy.recipe import is_run, load_original, read_run
+    from bosch.models import load_model
+
+    if not is_run(Path(target)):
+        return load_model(target)
+    recipe = read_run(Path(target))
+    model, tokenizer = load_original(recipe, dtype="auto", device="auto")
+    return hybridize(model, recipe.mask), tokenizer
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoschError(f"cannot read the prompt {path}: {error}") from None
+
+
+COMMAND = Command(
+    name="generate",
+    help="Generate text with a hybrid; show what its cache weighs and how fast it is.",
+    example="bosch generate runs/demo --prompt 'Once upon a time' --compare-full",
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,0 +1,107 @@
+"""The page that an exported hybrid shows of itself: what it is, how to load it, what it scored, where it came from."""
+
+from typing import TYPE_CHECKING, Any
+
+from bosch.deploy.hybridize import base_class
+from bosch.deploy.recipe import Recipe
+from bosch.search.report.run_report import score_table
+
+if TYPE_CHECKING:
+    from bosch.deploy.modeling_bosch import BoschMixin
+
+TITLES = {
+    "model": "original model",
+    "model_hash": "SHA-256 of its weights and config",
+    "dtype": "dtype of the search",
+    "calibration": "SHA-256 of the calibration examples",
+    "evaluations": "masks evaluated",
+    "bosch": "bosch",
+    "git_commit": "commit",
+    "torch": "torch",
+    "transformers": "transformers",
+    "time": "time (UTC)",
+}
+
+
+def model_card(recipe: Recipe, model: "BoschMixin") -> str:
+    """README.md of an exported directory, with the header that model hubs read."""
+    settings = recipe.provenance.get("settings", {})
+    return "\n".join(
+        [
+            *_header(recipe),
+            f"# {recipe.model.rstrip('/').rpartition('/')[2]}: {recipe.mask}",
+            "",
+            *_description(recipe, settings),
+            "",
+            *_loading(model),
+            "",
+            *_scores(recipe),
+            "## Where it comes from",
+            "",
+            "| | |",
+            "| --- | --- |",
+            *(f"| {title} | {recipe.provenance[key]} |" for key, title in TITLES.items() if key in recipe.provenance),
+            *(f"| `{name}` | {value} |" for name, value in settings.items()),
+            "",
+            "`mask.json` holds the mask in the original model's order of heads. The weights are the original's, so its "
+            "license applies.",
+            "",
+        ]
+    )
+
+
+def _header(recipe: Recipe) -> list[str]:
+    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation"]
+    if recipe.model.count("/") == 1 and not recipe.model.startswith((".", "/", "~")):
+        lines.append(f"base_model: {recipe.model}")
+    return [*lines, "tags:", "- sliding-window-attention", "- bosch", "---", ""]
+
+
+def _description(recipe: Recipe, settings: dict[str, Any]) -> list[str]:
+    mask = recipe.mask
+    full, units = mask.layout.num_units - mask.num_localized, mask.layout.num_units
+    sinks = f" and the first {mask.sinks} of the sequence" if mask.sinks else ""
+    chosen = f", chosen by `{settings['method']}` (objective `{settings['objective']}`)" if "method" in settings else ""
+    return [
+        f"A hybrid of `{recipe.model}`: {mask.num_localized} of its {units} KV heads (ratio {mask.ratio:.3f}){chosen} "
+        f"see the last {mask.window} tokens{sinks}, the other {full} everything. No weight was trained; in each layer "
+        "the heads were put in another order, full ones first.",
+        "",
+        f"After T tokens, of these {units} heads' keys and values the cache holds {full} x T + {mask.num_localized} x "
+        f"min(T, {mask.window + mask.sinks}), where the original's holds {units} x T.",
+    ]
+
+
+def _loading(model: "BoschMixin") -> list[str]:
+    base = base_class(model)
+    return [
+        "## Loading",
+        "",
+        "With the code in `modeling_bosch.py`, which you may want to read first:",
+        "",
+        "```python",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        "",
+        'model = AutoModelForCausalLM.from_pretrained("DIRECTORY", trust_remote_code=True)',
+        'tokenizer = AutoTokenizer.from_pretrained("DIRECTORY", trust_remote_code=True)',
+        "```",
+        "",
+        "With `bosch` installed: `import bosch.deploy`, and no `trust_remote_code`. `generate()` uses the small cache "
+        "by itself. The weights are those of an ordinary model with its heads in another order: engines that know "
+        f"nothing of this load them as `{base.__name__}`, with `model_type` `{base.config_class.model_type}`, and "
+        "compute the original model, all heads full.",
+    ]
+
+
+def _scores(recipe: Recipe) -> list[str]:
+    if not recipe.scores:
+        return []
+    return [
+        "## Scores",
+        "",
+        *score_table([dict(row) for row in recipe.scores]),
+        "",
+        "Share of examples whose every answer token is the most likely one; NLL of the answers in nats a token. The "
+        "mask was chosen on the calibration examples.",
+        "",
+    ]

@@ -1,0 +1,100 @@
+"""A hybrid as a checkpoint directory that any tool of the ecosystem loads; written whole, or not at all."""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+
+from bosch.deploy.card import model_card
+from bosch.deploy.hybridize import hybridize
+from bosch.deploy.recipe import Recipe, load_original
+from bosch.errors import BoschError
+from bosch.experiment.directory import make_directory
+from bosch.files import read_json, write_text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from bosch.deploy.modeling_bosch import BoschMixin
+
+
+def export(recipe: Recipe, output: Path, *, overwrite: bool = False, max_shard_size: str = "5GB") -> None:
+    """Make a hybrid and write it, in the dtype of the original checkpoint.
+
+    Args:
+        recipe: model and mask.
+        output: the directory to make.
+        overwrite: replace an exported directory that is there; anything else is refused even so.
+        max_shard_size: of one safetensors file, such as "5GB" or "500MB".
+
+    Raises:
+        BoschError: the output is taken or cannot be written, the model cannot be loaded, or the mask is not for it.
+            The output is then as it was.
+    """
+    _check_output(output, overwrite)
+    model, tokenizer = load_original(recipe, dtype="checkpoint", device="cpu")
+    write_checkpoint(hybridize(model, recipe.mask), tokenizer, recipe, output, overwrite, max_shard_size)
+
+
+def write_checkpoint(
+    model: "BoschMixin",
+    tokenizer: "PreTrainedTokenizerBase",
+    recipe: Recipe,
+    output: Path,
+    overwrite: bool = False,
+    max_shard_size: str = "5GB",
+) -> None:
+    """Write a hybrid with its tokenizer, card, mask and the code that runs it; arguments and errors as for `export`."""
+    _check_output(output, overwrite)
+    with _replacing(output) as directory:
+        write_text(directory / "README.md", model_card(recipe, model))
+        recipe.mask.save(directory / "mask.json", recipe.provenance)
+        tokenizer.save_pretrained(directory)
+        # The weights come last: without them, what a killed process leaves under its temporary name does not load.
+        model.save_pretrained(directory, max_shard_size=max_shard_size)
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    try:
+        if output.exists() and not output.is_dir():
+            raise BoschError(f"{output} is a file; expected a directory to make")
+        if not output.is_dir() or not any(output.iterdir()):
+            return
+    except OSError as error:
+        raise BoschError(f"cannot read {output}: {error.strerror or error}") from None
+    if not _is_export(output):
+        raise BoschError(f"{output} is not empty and no exported model; choose another directory")
+    if not overwrite:
+        raise BoschError(f"{output} holds an exported model; choose another directory or --overwrite")
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        config = read_json(path / "config.json")
+    except BoschError:
+        return False
+    return isinstance(config, dict) and str(config.get("model_type")).startswith("bosch_")
+
+
+@contextmanager
+def _replacing(output: Path) -> Iterator[Path]:
+    """A directory beside the output that takes its place when the block is left well, and else disappears."""
+    output = output.absolute()
+    temporary, old = (output.with_name(f".{output.name}.{uuid.uuid4().hex}") for _ in range(2))
+    try:
+        make_directory(temporary)
+        yield temporary
+        if output.is_dir():
+            output.rename(old)
+        temporary.rename(output)
+    except (OSError, SafetensorError) as error:  # safetensors wraps a full disk in its own error
+        raise BoschError(f"cannot write {output}: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if old.is_dir() and not output.exists():
+            old.rename(output)
+        shutil.rmtree(old, ignore_errors=True)

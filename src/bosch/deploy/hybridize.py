@@ -1,0 +1,102 @@
+"""From a live model and a mask to a live hybrid, and back to the model with full attention."""
+
+from typing import Any
+
+import transformers
+from transformers import PreTrainedModel
+
+from bosch.deploy import modeling_bosch
+from bosch.deploy.layers import AttentionLayer, attention_layers, layout_of
+from bosch.deploy.modeling_bosch import IMPLEMENTATION, BoschMixin
+from bosch.deploy.permutation import full_first, permute_heads
+from bosch.errors import BoschError
+from bosch.heads import HeadLayout, HeadMask
+
+
+def hybridize(model: PreTrainedModel, mask: HeadMask) -> BoschMixin:
+    """Turn a model into the hybrid that a mask describes, in place: no second copy of the weights is made.
+
+    The heads of each layer are reordered, full ones first; the object becomes a `Bosch...ForCausalLM`, a subclass of
+    what it was, whose `generate()` and `forward()` use a cache that holds no more than each head needs.
+
+    Args:
+        model: a causal language model of transformers, in any floating dtype, on any device.
+        mask: made for a model of this layout, with window and sinks.
+
+    Returns:
+        The same object. `new_cache()` gives its cache; `restore_full_attention` turns it back.
+
+    Raises:
+        BoschError: the mask is for another layout, the model is a hybrid already, quantized, not a text-only class of
+            transformers' own, or its heads cannot be reordered. The model is then as it was.
+    """
+    _check(model)
+    layers = attention_layers(model)
+    if mask.layout != layout_of(layers):
+        raise BoschError(f"the mask was made for a model with {mask.layout}, but this model has {layout_of(layers)}")
+    orders = full_first(mask)
+    permute_heads(model, layers, orders)
+    model.config.bosch = {
+        "layers": [
+            _describe(layer, row, order, mask) for layer, row, order in zip(layers, mask.full, orders, strict=True)
+        ]
+    }
+    _become(model, getattr(modeling_bosch, f"Bosch{type(model).__name__}"), IMPLEMENTATION)
+    if model.generation_config is not None:
+        model.generation_config.cache_implementation = None  # some checkpoints ask for a cache of their own
+    return model  # type: ignore[return-value]
+
+
+def restore_full_attention(model: BoschMixin) -> PreTrainedModel:
+    """Turn a hybrid back into its base class with full attention, in place. Its heads stay reordered, which the model
+    computes the same with."""
+    base = base_class(model)
+    del model.config.bosch
+    _become(model, base, "sdpa" if base._supports_sdpa else "eager")
+    return model
+
+
+def base_class(model: BoschMixin) -> Any:
+    """The class of transformers that a hybrid was made of."""
+    base = type(model).__mro__[2]  # after its own and what makes it a hybrid
+    assert issubclass(base, PreTrainedModel)
+    return base
+
+
+def mask_of(config: Any) -> HeadMask:
+    """The mask that a hybrid's config describes, its KV heads as the original model counts them."""
+    layers = config.bosch["layers"]
+    rows = tuple(tuple(place < layer["full"] for place in _places(layer["heads"])) for layer in layers)
+    switched = next((layer for layer in layers if layer["heads"]), layers[0])
+    return HeadMask(HeadLayout(tuple(map(len, rows))), rows, switched["window"], switched["sinks"])
+
+
+def _places(heads: list[int]) -> list[int]:
+    return [heads.index(head) for head in range(len(heads))]
+
+
+def _check(model: PreTrainedModel) -> None:
+    name = type(model).__name__
+    if isinstance(model, BoschMixin):
+        raise BoschError(f"this {name} is a hybrid already; expected the original model")
+    if getattr(transformers, name, None) is not type(model) or model.config.get_text_config() is not model.config:
+        raise BoschError(f"{name} is not a text-only model class of transformers' own (merge adapters first)")
+    if getattr(model, "is_quantized", False) or getattr(model.config, "quantization_config", None) is not None:
+        raise BoschError(f"this {name} is quantized, so its heads cannot be reordered; expected floating weights")
+
+
+def _describe(layer: AttentionLayer, row: tuple[bool, ...], order: tuple[int, ...], mask: HeadMask) -> dict[str, Any]:
+    """What config.bosch says of a layer: full heads first, then window and sinks of the others; and for each place the
+    KV head that was there in the original, none in a layer that the mask does not switch."""
+    if row:
+        return {"full": sum(row), "window": mask.window, "sinks": mask.sinks, "heads": list(order)}
+    if layer.native_window is not None:
+        return {"full": 0, "window": layer.native_window, "sinks": 0, "heads": []}
+    return {"full": layer.num_groups, "window": mask.window, "sinks": 0, "heads": []}
+
+
+def _become(model: PreTrainedModel, kind: Any, implementation: str) -> None:
+    """Change the class of a model and of its config, which all its layers share."""
+    model.config.__class__ = kind.config_class
+    model.__class__ = kind
+    model.config._attn_implementation = implementation
