@@ -29,6 +29,7 @@ def test_a_run_and_an_export_give_the_hybrids_text(kind, request, expected, caps
     path = request.getfixturevalue(kind)
     prompt = tmp_path / "prompt.txt"
     prompt.write_text(PROMPT)
+    capsys.readouterr()  # what the export said
     assert main(["generate", str(path), "--file", str(prompt), "--max-new-tokens", "9", "--compare-full"]) == 0
     out, err = capsys.readouterr()
     num_prompt, text = expected
