@@ -43,12 +43,53 @@ def load_model(
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()
     source = _resolve_source(name_or_path)
-    is_local = isinstance(source, Path) or not _hub_answers(source)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": is_local}
+    options = _loading_options(source, trust_remote_code)
     with _loading_errors(source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch_dtype, device_map=torch_device, **options)
     return model, tokenizer
+
+
+def random_model(
+    name_or_path: str,
+    *,
+    num_positions: int,
+    dtype: str = "auto",
+    device: str = "auto",
+    seed: int = 0,
+    trust_remote_code: bool = False,
+) -> "PreTrainedModel":
+    """A model of some config with random weights, in evaluation mode; of the checkpoint only the config is read.
+
+    Args:
+        name_or_path, dtype, device, trust_remote_code: as for `load_model`.
+        num_positions: the model gets at least so many, in tokens, whatever its config says.
+        seed: of the weights.
+
+    Raises:
+        BoschError: as `load_model`.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch_device = _resolve_device(device)
+    torch_dtype = _resolve_dtype(dtype, torch_device)
+    source = _resolve_source(name_or_path)
+    with _loading_errors(source):
+        config = AutoConfig.from_pretrained(source, **_loading_options(source, trust_remote_code))
+        text_config = config.get_text_config(decoder=True)
+        positions = getattr(text_config, "max_position_embeddings", None)
+        if positions is not None:
+            text_config.max_position_embeddings = max(positions, num_positions)
+        torch.manual_seed(seed)
+        with torch_device:
+            model = AutoModelForCausalLM.from_config(config, dtype=torch_dtype, trust_remote_code=trust_remote_code)
+    return model.eval()
+
+
+def _loading_options(source: Path | str, trust_remote_code: bool) -> dict[str, Any]:
+    is_local = isinstance(source, Path) or not _hub_answers(source)
+    return {"trust_remote_code": trust_remote_code, "local_files_only": is_local}
 
 
 def _resolve_source(name_or_path: str) -> Path | str:

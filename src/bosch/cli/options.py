@@ -5,15 +5,16 @@ import dataclasses
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from bosch.experiment.settings import ExperimentSettings
-
-S = TypeVar("S", bound=ExperimentSettings)
+S = TypeVar("S")
 
 
-def add_settings(parser: argparse.ArgumentParser, settings: type[ExperimentSettings]) -> None:
-    """One option for each field of the settings, those that must be given first, and where the results go."""
+def add_settings(parser: argparse.ArgumentParser, settings: type[Any]) -> None:
+    """One option for each field of a dataclass of settings, those that must be given first, and where the results go.
+
+    An optional value has the default None or (), of which nothing is shown.
+    """
     kinds = typing.get_type_hints(settings)
     for field in sorted(dataclasses.fields(settings), key=lambda field: field.default is not dataclasses.MISSING):
         name, help_text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
@@ -21,7 +22,7 @@ def add_settings(parser: argparse.ArgumentParser, settings: type[ExperimentSetti
             parser.add_argument(name, action="store_true", default=argparse.SUPPRESS, help=help_text)
             continue
         required = field.default is dataclasses.MISSING
-        shown = "" if required or field.default is None else f" (default: {_show(field.default)})"
+        shown = "" if required or field.default in (None, ()) else f" (default: {_show(field.default)})"
         parser.add_argument(
             name,
             required=required,
@@ -40,8 +41,8 @@ def given_settings(arguments: argparse.Namespace, settings: type[S]) -> S:
     Raises:
         BoschError: a value out of range.
     """
-    given = {field.name for field in dataclasses.fields(settings)} & vars(arguments).keys()
-    return settings(**{name: getattr(arguments, name) for name in given})
+    names = typing.get_type_hints(settings).keys() & vars(arguments).keys()
+    return settings(**{name: getattr(arguments, name) for name in names})
 
 
 def _parser_of(kind: type) -> Callable[[str], object]:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from bosch.errors import BoschError
 from bosch.files import read_json, write_json
@@ -12,6 +12,31 @@ from bosch.provenance import provenance
 
 RESOURCES = {"memory_gib"}
 """Settings that change what an experiment costs and nothing of its result: it may be resumed with others."""
+
+
+class ResultDirectory(Protocol):
+    """What must be known of a directory to make it, or to go on in it."""
+
+    schema: ClassVar[str]
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        ...
+
+    @property
+    def settings(self) -> Path:
+        """Settings and provenance, written first."""
+        ...
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether it holds anything that would be missed."""
+        ...
+
+    def clear(self) -> None:
+        """Remove all results, but not the settings, nor files of others."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +97,7 @@ class ExperimentDirectory:
                 shutil.rmtree(folder)
 
 
-def open_directory(run: ExperimentDirectory, settings: Any, *, overwrite: bool = False) -> None:
+def open_directory(run: ResultDirectory, settings: Any, *, overwrite: bool = False) -> None:
     """Make a run's directory, or go on with the one that is there.
 
     A run that has not evaluated anything yet, because its command had a mistake, gives way to any other.
@@ -115,7 +140,7 @@ def make_directory(path: Path) -> None:
         raise BoschError(f"cannot make the directory {path}: {error.strerror or error}") from None
 
 
-def _read_settings(run: ExperimentDirectory) -> dict[str, Any]:
+def _read_settings(run: ResultDirectory) -> dict[str, Any]:
     """Settings of the run that is there; none where it was killed while it wrote them.
 
     Raises:

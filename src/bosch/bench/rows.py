@@ -1,0 +1,126 @@
+"""The rows of a benchmark: one for each model and context length, written as they come."""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from bosch.bench.directory import BenchDirectory
+from bosch.bench.settings import BenchSettings
+from bosch.errors import BoschError
+from bosch.files import read_json, write_json, write_text
+from bosch.heads import HeadMask
+
+MEASURED = ("prefill_tokens_per_s", "decode_tokens_per_s", "peak_memory_bytes", "cache_bytes")
+COLUMNS = ("name", "ratio", "window", "sinks", "context", "status", *MEASURED)
+ROW_KEYS = {*COLUMNS, "mask", "to_original"}
+ORIGINAL = "original"
+OUT_OF_MEMORY = "out of memory"
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """All rows so far.
+
+    Args:
+        provenance: of all of them: versions, machine, and the hash of a given mask.
+        model: what the original model is and where it runs; empty before the first row.
+        rows: the original's first.
+    """
+
+    provenance: Mapping[str, Any]
+    model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+
+    def at(self, name: str, context: int) -> Row | None:
+        """The row of a model at a context length, if it is there."""
+        return next((row for row in self.rows if (row["name"], row["context"]) == (name, context)), None)
+
+    def add(self, name: str, mask: HeadMask | None, context: int, measured: Mapping[str, Any] | None) -> "Rows":
+        """With one more row.
+
+        Args:
+            name: of the model.
+            mask: of the hybrid; None: the original.
+            context: in tokens.
+            measured: a number for each of `MEASURED`; None: out of memory.
+        """
+        numbers: Row = {key: measured and measured[key] for key in MEASURED}
+        original = numbers if mask is None else self.at(ORIGINAL, context) or {}
+        row = {
+            "name": name,
+            "ratio": mask.ratio if mask else 0.0,
+            "window": mask and mask.window,
+            "sinks": mask and mask.sinks,
+            "mask": mask and mask.key(),
+            "context": context,
+            "status": "measured" if measured else OUT_OF_MEMORY,
+            **numbers,
+            "to_original": {key: _quotient(numbers[key], original.get(key)) for key in MEASURED},
+        }
+        return dataclasses.replace(self, rows=(*self.rows, row))
+
+
+def _quotient(number: float | None, original: float | None) -> float | None:
+    return number / original if number and original else None
+
+
+def write_rows(directory: BenchDirectory, settings: BenchSettings, rows: Rows) -> None:
+    """Write `rows.csv` and `rows.json`, each atomically.
+
+    Raises:
+        BoschError: they cannot be written.
+    """
+    data = {"schema": directory.schema, "settings": dataclasses.asdict(settings), **dataclasses.asdict(rows)}
+    write_text(directory.csv, _csv(rows))
+    write_json(directory.rows, data)  # last, as a row that is in it is never measured, nor written, again
+
+
+def read_rows(directory: BenchDirectory, provenance: Mapping[str, Any], *, overwrite: bool) -> Rows:
+    """The rows that were measured before; none where nothing was.
+
+    Args:
+        directory: of the benchmark.
+        provenance: of the rows to come, which will stand beside those.
+        overwrite: remove rows of another provenance.
+
+    Raises:
+        BoschError: their provenance is another but for the time, or the file is not what `write_rows` wrote.
+    """
+    if not directory.rows.exists():
+        return Rows(provenance)
+    found = _read(directory)
+    for name, value in provenance.items():
+        if name != "time" and found.provenance.get(name) != value:
+            if overwrite:
+                directory.clear()
+                return Rows(provenance)
+            raise BoschError(
+                f"{directory.path} was measured with {name} {found.provenance.get(name)!r}, now it is {value!r}, and "
+                "the two would not compare; choose another directory or --overwrite"
+            )
+    return found
+
+
+def _read(directory: BenchDirectory) -> Rows:
+    try:
+        data = read_json(directory.rows)
+        if data["schema"] != directory.schema or not all(set(row) >= ROW_KEYS for row in data["rows"]):
+            raise KeyError
+        return Rows(dict(data["provenance"]), dict(data["model"]), tuple(data["rows"]))
+    except BoschError as error:
+        raise BoschError(f"{directory.rows}: {error}") from None
+    except (KeyError, TypeError, ValueError):
+        raise BoschError(f"{directory.rows} is not what `bosch bench` wrote; choose another directory") from None
+
+
+def _csv(rows: Rows) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, *(f"{name}_to_original" for name in MEASURED)])
+    for row in rows.rows:
+        writer.writerow([*(row[name] for name in COLUMNS), *(row["to_original"][name] for name in MEASURED)])
+    return text.getvalue()

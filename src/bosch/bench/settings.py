@@ -1,0 +1,56 @@
+"""What a benchmark is asked to do."""
+
+import dataclasses
+
+from bosch.errors import BoschError
+from bosch.experiment.settings import check_integer, option
+from bosch.heads import quota
+
+WARM_UP_STEPS = 3
+"""Decoded tokens that are not timed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchSettings:
+    """All that determines what is measured. Each field's help is in its metadata.
+
+    Raises:
+        BoschError: a value out of range; what needs the model or the mask's file to be judged is judged later.
+    """
+
+    model: str = option("a name that `bosch models` lists, a directory, or a hub id")
+    contexts: tuple[int, ...] = option("tokens in the cache before decoding, comma-separated")
+    ratios: tuple[float, ...] = option(
+        "shares of the KV groups that slide, comma-separated; the groups are drawn at random", ()
+    )
+    mask: str | None = option("instead of ratios: a mask file, or the directory of a finished search", None)
+    windows: tuple[int, ...] = option(
+        "W, tokens that a sliding head sees; several are comma-separated (default: 1024, or the mask's own)", ()
+    )
+    random_weights: bool = option("read only the config: weights at random, contexts of any length", False)
+    chunk: int = option("tokens of the prompt that enter the model at a time", 8192)
+    new_tokens: int = option("decoded tokens that are timed, one by one", 32)
+    seed: int = option("of the tokens, of the random weights, and of the units that slide at a ratio", 0)
+    dtype: str = option("float32, bfloat16, or auto: bfloat16 where the hardware multiplies it fast", "auto")
+    device: str = option("a torch device, or auto: the GPU if there is one", "auto")
+    trust_remote_code: bool = option("let the checkpoint run Python code of its own", False)
+
+    def __post_init__(self) -> None:
+        if not self.contexts:
+            raise BoschError("at least one context length is needed")
+        if bool(self.ratios) == (self.mask is not None):
+            found = "both" if self.ratios else "neither"
+            raise BoschError(f"expected either ratios or a mask, which says the ratio itself; got {found}")
+        for ratio in self.ratios:
+            quota(ratio, 1)
+        for context in self.contexts:
+            check_integer("context", context, 1)
+        for window in self.windows:
+            check_integer("window", window, 1)
+        for name, least in (("chunk", 1), ("new_tokens", 1), ("seed", 0)):
+            check_integer(name, getattr(self, name), least)
+
+    @property
+    def num_positions(self) -> int:
+        """Tokens of the longest sequence, the decoded ones included."""
+        return max(self.contexts) + WARM_UP_STEPS + self.new_tokens

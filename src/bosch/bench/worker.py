@@ -1,0 +1,95 @@
+"""The child process in which one model is measured, so that its peak memory is its own, and so is its death.
+
+On standard input: a `Task` as text. On standard output, a JSON object a line: first `model`, what that is; then
+for each context length a `measurement`; or an `error` that the user can mend.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from bosch.bench.measure import measure
+from bosch.bench.settings import BenchSettings
+from bosch.bench.task import Task
+from bosch.deploy.hybridize import hybridize
+from bosch.deploy.layers import attention_layers, layout_of
+from bosch.errors import BoschError
+from bosch.models import load_model, random_model
+
+
+def main() -> None:
+    """Run one task."""
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not come between
+    try:
+        for reply in work(Task.from_text(sys.stdin.read())):
+            replies.write(json.dumps(reply) + "\n")
+    except BoschError as error:
+        replies.write(json.dumps({"error": str(error)}) + "\n")
+
+
+def work(task: Task) -> Iterator[dict[str, Any]]:
+    """The replies.
+
+    Raises:
+        BoschError: the model cannot be had or made a hybrid, or has too few positions.
+    """
+    settings = task.settings
+    model = open_model(settings)
+    yield {"model": describe(model)}
+    if task.mask is not None:
+        hybridize(model, task.mask)
+    options = {"chunk": settings.chunk, "new_tokens": settings.new_tokens, "seed": settings.seed}
+    for measurement in measure(model, task.contexts, **options):
+        yield {"measurement": dataclasses.asdict(measurement)}
+
+
+def open_model(settings: BenchSettings) -> PreTrainedModel:
+    """The original model, in eval mode, with as many positions as the longest sequence needs.
+
+    Raises:
+        BoschError: it cannot be had, or has too few positions.
+    """
+    options: dict[str, Any] = {
+        "dtype": settings.dtype,
+        "device": settings.device,
+        "trust_remote_code": settings.trust_remote_code,
+    }
+    needed = settings.num_positions
+    if settings.random_weights:
+        return random_model(settings.model, num_positions=needed, seed=settings.seed, **options)
+    model, _ = load_model(settings.model, **options)
+    positions = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if positions is not None and positions < needed:
+        raise BoschError(
+            f"a context of {max(settings.contexts)} tokens and those decoded after it need {needed} positions, but "
+            f"{settings.model} has {positions}; choose shorter contexts, or random weights, which allow any"
+        )
+    return model
+
+
+def describe(model: PreTrainedModel) -> dict[str, Any]:
+    """What the original model is and where it runs, as plain data.
+
+    Raises:
+        BoschError: its attention cannot be switched.
+    """
+    return {
+        "class": type(model).__name__,
+        "units_per_layer": list(layout_of(attention_layers(model)).units_per_layer),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": str(model.device),
+        "attention": model.config._attn_implementation,
+        "num_threads": torch.get_num_threads(),
+    }
+
+
+if __name__ == "__main__":
+    main()
