@@ -52,8 +52,8 @@ def test_version(capsys):
 
 def test_without_a_command_it_says_what_there_is(capsys):
     assert run([]) == 0
-    out = capsys.readouterr().out
-    assert all(command.name in out and command.help in out for command in COMMANDS)
+    out = " ".join(capsys.readouterr().out.split())  # long helps are wrapped
+    assert all(f"{command.name} {command.help}" in out for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
