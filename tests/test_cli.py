@@ -1,4 +1,5 @@
 import os
+import shlex
 import subprocess
 import sys
 
@@ -60,7 +61,7 @@ def test_without_a_command_it_says_what_there_is(capsys):
 def test_help_ends_with_an_example_that_parses(command, capsys):
     assert run([command.name, "--help"]) == 0
     assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"  {command.example}"
-    program, *argv = command.example.split()
+    program, *argv = shlex.split(command.example)
     assert program == "bosch"
     assert callable(app._make_parser().parse_args(argv).run)
 
