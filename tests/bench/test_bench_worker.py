@@ -12,6 +12,7 @@ from bosch.bench import BenchDirectory, BenchSettings
 from bosch.bench.task import Task
 from bosch.bench.worker import describe, open_model, work
 from bosch.cli import main
+from bosch.deploy import hybridize
 from bosch.errors import BoschError
 from bosch.files import read_json
 from bosch.heads import HeadLayout, HeadMask
@@ -73,6 +74,12 @@ def test_no_model_is_one_sentence(tmp_path):
         open_model(settings(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "no such type"}')
     with pytest.raises(BoschError, match="cannot load the model in"):
+        open_model(settings(tmp_path))
+
+
+def test_a_hybrid_is_no_original(tmp_path):
+    hybridize(make_model("qwen3"), MASK).save_pretrained(tmp_path)
+    with pytest.raises(BoschError, match="is a hybrid already; expected the original model"):
         open_model(settings(tmp_path))
 
 

@@ -1,15 +1,14 @@
 """The rows of a benchmark: one for each model and context length, written as they come."""
 
-import csv
 import dataclasses
-import io
 from collections.abc import Mapping
 from typing import Any
 
+from bosch.analysis.output import write_csv
 from bosch.bench.directory import BenchDirectory
 from bosch.bench.settings import BenchSettings
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json, write_text
+from bosch.files import read_json, write_json
 from bosch.heads import HeadMask
 
 MEASURED = ("prefill_tokens_per_s", "decode_tokens_per_s", "peak_memory_bytes", "cache_bytes")
@@ -75,7 +74,9 @@ def write_rows(directory: BenchDirectory, settings: BenchSettings, rows: Rows) -
         BoschError: they cannot be written.
     """
     data = {"schema": directory.schema, "settings": dataclasses.asdict(settings), **dataclasses.asdict(rows)}
-    write_text(directory.csv, _csv(rows))
+    header = [*COLUMNS, *(f"{name}_to_original" for name in MEASURED)]
+    cells = ([*(row[name] for name in COLUMNS), *(row["to_original"][name] for name in MEASURED)] for row in rows.rows)
+    write_csv(directory.csv, header, cells)
     write_json(directory.rows, data)  # last, as a row that is in it is never measured, nor written, again
 
 
@@ -115,12 +116,3 @@ def _read(directory: BenchDirectory) -> Rows:
         raise BoschError(f"{directory.rows}: {error}") from None
     except (KeyError, TypeError, ValueError):
         raise BoschError(f"{directory.rows} is not what `bosch bench` wrote; choose another directory") from None
-
-
-def _csv(rows: Rows) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(f"{name}_to_original" for name in MEASURED)])
-    for row in rows.rows:
-        writer.writerow([*(row[name] for name in COLUMNS), *(row["to_original"][name] for name in MEASURED)])
-    return text.getvalue()

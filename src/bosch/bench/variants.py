@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from bosch.analysis.masks import load_mask
 from bosch.bench.settings import BenchSettings
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
@@ -53,13 +54,6 @@ def make_variants(settings: BenchSettings) -> tuple[Variant, ...]:
     if settings.mask is None:
         pairs = [(ratio, window) for window in settings.windows or (DEFAULT_WINDOW,) for ratio in settings.ratios]
         return tuple(Variant(ratio, window) for ratio, window in dict.fromkeys(pairs))
-    mask = _load_mask(Path(settings.mask))
+    mask = load_mask(Path(settings.mask)).mask
     windows = dict.fromkeys(settings.windows or (mask.window,))
     return tuple(Variant(round(mask.ratio, 3), window, dataclasses.replace(mask, window=window)) for window in windows)
-
-
-def _load_mask(path: Path) -> HeadMask:
-    file = path / "mask.json" if path.is_dir() else path
-    if path.is_dir() and not file.is_file():
-        raise BoschError(f"{path} holds no mask.json; expected a mask file or the directory of a finished search")
-    return HeadMask.load(file)

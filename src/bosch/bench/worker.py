@@ -19,6 +19,7 @@ from bosch.bench.settings import BenchSettings
 from bosch.bench.task import Task
 from bosch.deploy.hybridize import hybridize
 from bosch.deploy.layers import attention_layers, layout_of
+from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.errors import BoschError
 from bosch.models import load_model, random_model
 
@@ -54,7 +55,7 @@ def open_model(settings: BenchSettings) -> PreTrainedModel:
     """The original model, in eval mode, with as many positions as the longest sequence needs.
 
     Raises:
-        BoschError: it cannot be had, or has too few positions.
+        BoschError: it cannot be had, is a hybrid already, or has too few positions.
     """
     options: dict[str, Any] = {
         "dtype": settings.dtype,
@@ -63,8 +64,11 @@ def open_model(settings: BenchSettings) -> PreTrainedModel:
     }
     needed = settings.num_positions
     if settings.random_weights:
-        return random_model(settings.model, num_positions=needed, seed=settings.seed, **options)
-    model, _ = load_model(settings.model, **options)
+        model = random_model(settings.model, num_positions=needed, seed=settings.seed, **options)
+    else:
+        model, _ = load_model(settings.model, **options)
+    if isinstance(model, BoschMixin):
+        raise BoschError(f"{settings.model} is a hybrid already; expected the original model, and the mask beside it")
     positions = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     if positions is not None and positions < needed:
         raise BoschError(

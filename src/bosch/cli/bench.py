@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     name="bench",
-    help="Measure speed, memory and cache of hybrids, against the context length.",
+    help="Measure speed and memory of hybrids beside the original.",
     example="bosch bench --model smollm2-135m --ratios 0.5,0.75 --window 64 --contexts 1024,4096 --output runs/bench",
     add_arguments=add_arguments,
     run=run,
