@@ -91,16 +91,17 @@ def attention_forward(
         if attention_mask is not None and attention_mask.ndim != 2:
             raise ValueError(f"a {attention_mask.ndim}-D attention mask was given with a cache; expected (B, T)")
     num_groups = key.shape[1]
-    query = query.unflatten(1, (num_groups, -1))
-    rule = Rule(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap=softcap)
+    query = query.view(query.shape[0], num_groups, -1, *query.shape[2:])
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    s_aux = None if s_aux is None else s_aux.view(num_groups, -1)
     outputs = []
-    for index, (heads, window, sinks) in enumerate(_parts(module.config.bosch["layers"][module.layer_idx], num_groups)):
+    parts = _parts(module.config.bosch["layers"][module.layer_idx], num_groups) if layer is None else layer.parts
+    for index, (heads, window, sinks) in enumerate(parts):
         pair, visible = (key[:, heads], value[:, heads]), attention_mask
         if layer is not None:
             pair, visible = layer.stores[index].extend(pair, visible, layer.record_past)
-        sink_logits = None if s_aux is None else s_aux.view(num_groups, -1)[heads]
-        part_rule = rule._replace(window=window, sinks=sinks, sink_logits=sink_logits)
-        outputs.append(attend(query[:, heads], *pair, part_rule, visible))
+        rule = Rule(scaling, window, sinks, softcap, None if s_aux is None else s_aux[heads])
+        outputs.append(attend(query[:, heads], *pair, rule, visible))
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
     return output.flatten(1, 2).transpose(1, 2), None
 
@@ -146,7 +147,7 @@ def _softmax(query: Tensor, key: Tensor, value: Tensor, rule: Rule, mask: Tensor
         mask = mask[:, :, None].expand(-1, -1, rows[0], -1, -1).flatten(2, 3)
     if rule.softcap is None and rule.sink_logits is None:
         output = scaled_dot_product_attention(query.flatten(2, 3), key, value, attn_mask=mask, scale=rule.scaling)
-        return output.unflatten(2, rows)
+        return output.view(*query.shape[:-1], -1)
     wide = torch.promote_types(query.dtype, torch.float32)
     scores = query.flatten(2, 3).to(wide) @ key.to(wide).mT * rule.scaling
     if rule.softcap is not None:
@@ -157,24 +158,23 @@ def _softmax(query: Tensor, key: Tensor, value: Tensor, rule: Rule, mask: Tensor
         column = rule.sink_logits.to(wide).repeat_interleave(rows[1], dim=1)[None, :, :, None]
         scores = torch.cat([scores, column.expand(len(scores), -1, -1, -1)], dim=-1)
     probabilities = scores.softmax(dim=-1)[..., : key.shape[-2]].to(value.dtype)
-    return (probabilities @ value).unflatten(2, rows)
+    return (probabilities @ value).view(*query.shape[:-1], -1)
 
 
 def _attend_causally(query: Tensor, key: Tensor, value: Tensor, rule: Rule) -> Tensor:
-    heads = query.shape[2]
-    num_queries, num_keys = query.shape[-2], key.shape[-2]
-    # `is_causal` aligns the first query with the first key, so later queries need the other bias, which only CUDA has
-    # a kernel for.
-    bias = None if num_queries == num_keys else causal_lower_right(num_queries, num_keys)
-    output = scaled_dot_product_attention(
-        query.flatten(0, 1),
-        key.flatten(0, 1)[:, None].expand(-1, heads, -1, -1),  # a view: nothing is repeated
-        value.flatten(0, 1)[:, None].expand(-1, heads, -1, -1),
-        attn_mask=bias,
-        is_causal=bias is None,
-        scale=rule.scaling,
-    )
-    return output.unflatten(0, query.shape[:2])
+    heads, num_queries, num_keys = query.shape[2], query.shape[-2], key.shape[-2]
+    if num_queries == num_keys:
+        query = query.flatten(1, 2)
+        output = scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=rule.scaling, enable_gqa=heads > 1
+        )
+        return output.view(*key.shape[:2], heads, num_queries, -1)
+    # `is_causal` aligns the first query with the first key. Another bias aligns the last ones; CUDA has a kernel for it
+    # that knows nothing of shared keys, so these are expanded, as a view.
+    key, value = (x[:, :, None].expand(-1, -1, heads, -1, -1).flatten(0, 1) for x in (key, value))
+    bias = causal_lower_right(num_queries, num_keys)
+    output = scaled_dot_product_attention(query.flatten(0, 1), key, value, attn_mask=bias, scale=rule.scaling)
+    return output.view(*query.shape[:-1], -1)
 
 
 def _attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, rule: Rule, visible: Tensor | None) -> Tensor:
@@ -425,10 +425,10 @@ class Store:
         old = self.buffers or [x[:, :, :0] for x in new]
         if columns > old[0].shape[2]:
             size = min(columns + columns // 64, self.sinks + self.period)
-            # Zeros, as a masked column that holds a NaN would still make NaN of the sum.
-            self.buffers = [x.new_zeros(*x.shape[:2], size, x.shape[3]) for x in new]
+            self.buffers = [x.new_empty(*x.shape[:2], size, x.shape[3]) for x in new]
             for buffer, x in zip(self.buffers, old, strict=True):
                 buffer[:, :, : x.shape[2]] = x
+                buffer[:, :, x.shape[2] :] = 0  # a masked column that holds a NaN would still make NaN of the sum
 
 
 def _first_real(padding: Tensor, count: int) -> Tensor:
@@ -453,12 +453,14 @@ class BoschCacheLayer(CacheLayerMixin):
     def __init__(self, layer: dict[str, int]) -> None:
         super().__init__()
         self.layer = layer
+        self.parts: list[tuple[slice, int, int]] = []
         self.stores: list[Store] = []
         self.record_past = False
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Make the stores, now that the number of KV heads is known."""
-        self.stores = [Store(window, sinks) for _, window, sinks in _parts(self.layer, key_states.shape[1])]
+        self.parts = _parts(self.layer, key_states.shape[1])
+        self.stores = [Store(window, sinks) for _, window, sinks in self.parts]
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
