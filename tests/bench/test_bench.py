@@ -58,6 +58,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, monkeypatch) -> Bench:
     monkeypatch.setattr(report, "draw_rows", lambda *_: None)
+    monkeypatch.setattr("bosch.provenance._git_commit", lambda: None)  # a process that takes longer than all others
     return Bench(tmp_path, monkeypatch)
 
 
