@@ -119,7 +119,7 @@ def open_corpus(path: Path, length: int, *, documents_apart: bool = False) -> Pa
         raise BoschError(
             f"the corpus has {len(tokens)} tokens, not one sequence of {length}; give more text or shorter sequences"
         )
-    return PackedSequences(tokens, starts, length, documents_apart)
+    return PackedSequences(tokens, starts, length, documents_apart, data["largest_id"])
 
 
 def corpus_facts(path: Path) -> dict[str, Any]:

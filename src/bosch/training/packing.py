@@ -27,12 +27,14 @@ class PackedSequences:
         documents_apart: the documents of a sequence shall not see each other. Their positions begin at 0 then, also
             those of a document's rest at the beginning of a sequence, whose first part it cannot see either; and no
             document's first token is a target, as nothing before it tells what it will be.
+        largest_id: of all tokens.
     """
 
     tokens: NDArray[np.integer]
     starts: NDArray[np.integer]
     length: int
     documents_apart: bool = False
+    largest_id: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens) // self.length
@@ -72,7 +74,8 @@ def pack(documents: Iterable[Sequence[int]], length: int, *, documents_apart: bo
     """Pack documents that are in memory; arguments as of `PackedSequences`."""
     rows = [np.asarray(document, dtype=np.int64) for document in documents]
     starts = np.cumsum([0, *map(len, rows)])[:-1]
-    return PackedSequences(np.concatenate([np.empty(0, np.int64), *rows]), starts, length, documents_apart)
+    tokens = np.concatenate([np.empty(0, np.int64), *rows])
+    return PackedSequences(tokens, starts, length, documents_apart, int(tokens.max(initial=0)))
 
 
 def reading_order(num_sequences: int, seed: int, first: int, count: int) -> list[int]:
