@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_search import snapshot
 
 from bosch.errors import BoschError
 from bosch.experiment.directory import open_directory
@@ -14,6 +13,7 @@ from bosch.files import read_json
 from bosch.journal import Journal
 from bosch.search.directory import RunDirectory
 from bosch.search.settings import SearchSettings
+from small_search import snapshot
 
 SETTINGS = SearchSettings(model="m", ratio=0.5, window=4)
 OTHER = dataclasses.replace(SETTINGS, window=8)

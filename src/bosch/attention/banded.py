@@ -18,7 +18,7 @@ BLOCK = 32
 
 
 def supports(query: Tensor, call: AttentionCall) -> bool:
-    """A window over unpadded rows; no softcap and no learned sinks."""
+    """A window over unpadded rows of one document; no softcap and no learned sinks."""
     return call.window is not None and call.is_plain and call.softcap is None and call.sink_logits is None
 
 
@@ -29,7 +29,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Te
         query: (B, G, R, Tq, D), the last Tq of the Tk positions.
         key: (B, G, Tk, D).
         value: (B, G, Tk, Dv).
-        call: a window; no padding, positions, allowed, softcap or sink_logits.
+        call: a window; no padding, positions, allowed, documents, softcap or sink_logits.
 
     Returns:
         (B, G, R, Tq, Dv).

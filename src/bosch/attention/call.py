@@ -20,6 +20,8 @@ class AttentionCall:
         padding: (B, Tk) bool, True = real token; None = all real.
         positions: (B, Tq) int64, the key index of each query; None = the queries are the last Tq of the Tk keys.
         allowed: (B or 1, 1, Tq, Tk) bool, takes the place of the causal rule; window and padding come on top.
+        documents: (B, Tk) int64, rising along the row: which document of a packed row each key belongs to; a query sees
+            keys of its own document only. On the CPU, so that reading it never waits for a GPU. None = one document.
     """
 
     scaling: float
@@ -30,6 +32,7 @@ class AttentionCall:
     padding: Tensor | None = None
     positions: Tensor | None = None
     allowed: Tensor | None = None
+    documents: Tensor | None = None
 
     def __post_init__(self) -> None:
         assert self.window is None or self.window >= 1, f"window must be at least 1, got {self.window}"
@@ -37,5 +40,5 @@ class AttentionCall:
 
     @property
     def is_plain(self) -> bool:
-        """Whether visibility follows from the indices alone: causal, no padding, the queries last."""
-        return self.padding is None and self.positions is None and self.allowed is None
+        """Whether visibility follows from the indices alone: causal, no padding, one document, the queries last."""
+        return all(given is None for given in (self.padding, self.positions, self.allowed, self.documents))

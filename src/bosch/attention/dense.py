@@ -26,10 +26,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Te
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     scaled, wide_key, wide_value = query.to(dtype) * call.scaling, key.to(dtype), value.to(dtype)
-    outputs = [
-        _attend_block(scaled[..., rows, :], wide_key[:, :, keys], wide_value[:, :, keys], mask, call)
-        for rows, keys, mask in blocks(call, query, key)
-    ]
+    with torch.autocast(query.device.type, enabled=False):  # mixed precision would make these products narrow again
+        outputs = [
+            _attend_block(scaled[..., rows, :], wide_key[:, :, keys], wide_value[:, :, keys], mask, call)
+            for rows, keys, mask in blocks(call, query, key)
+        ]
     return torch.cat(outputs, dim=-2).to(query.dtype)
 
 

@@ -15,8 +15,8 @@ from bosch.attention.call import AttentionCall
 
 
 def supports(query: Tensor, call: AttentionCall) -> bool:
-    """CUDA, up to float32, visibility by a rule rather than by a given `allowed`."""
-    return query.is_cuda and query.dtype != torch.float64 and call.allowed is None
+    """CUDA, up to float32, visibility by a rule rather than by a given `allowed` or by several documents."""
+    return query.is_cuda and query.dtype != torch.float64 and call.allowed is None and call.documents is None
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Tensor:
@@ -26,7 +26,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Te
         query: (B, G, R, Tq, D).
         key: (B, G, Tk, D).
         value: (B, G, Tk, Dv).
-        call: no `allowed`.
+        call: no `allowed` and no `documents`.
 
     Returns:
         (B, G, R, Tq, Dv).

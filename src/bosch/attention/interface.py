@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.generation.utils import ALL_CACHE_NAMES
 from transformers.masking_utils import prepare_padding_mask, sdpa_mask
 
+from bosch.attention.documents import number_documents
 from bosch.attention.kernels import AttentionCall, attend
 from bosch.errors import BoschError
 
@@ -107,10 +109,39 @@ def hybrid_attention(model: PreTrainedModel) -> Iterator[None]:
                 f"{type(model).__name__} does not route its attention through transformers' attention interface, "
                 "so its heads cannot be switched; expected a family that does, such as Llama, Qwen or Gemma"
             )
-        yield
+        with _documents_apart(model.get_decoder()):
+            yield
     finally:
         for config, implementation in before:
             config._attn_implementation_internal = implementation
+
+
+@contextlib.contextmanager
+def _documents_apart(backbone: nn.Module) -> Iterator[None]:
+    """Let packed documents stay apart in every family, however the model is called. transformers sees that positions
+    start again only where there is neither a mask nor a cache, in some families not even there, and forms T x T masks.
+    """
+    hook = backbone.register_forward_pre_hook(_pass_documents, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _pass_documents(_: nn.Module, arguments: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    positions, mask = options.get("position_ids"), options.get("attention_mask")
+    if positions is None or positions.ndim != 2 or torch.compiler.is_compiling() or bool((positions.diff() == 1).all()):
+        return None
+    if mask is not None and not (mask.ndim == 2 and mask.all()):  # positions in padding mean nothing
+        return None
+    if any(options.get(name) is not None for name in ALL_CACHE_NAMES):
+        raise BoschError(
+            "position_ids that start again, as those of packed documents do, were given with a cache, which cannot "
+            "keep documents apart; expected no cache"
+        )
+    # A mask of four dimensions is handed to the attention function as it is.
+    documents = number_documents(positions)[:, None, None]
+    return arguments, {**options, "attention_mask": documents, "use_cache": False}
 
 
 def attention_forward(
@@ -132,7 +163,8 @@ def attention_forward(
         module: the layer's attention module; an `AttentionState` on it says which groups slide.
         query: (B, H, Tq, D).
         key: (B, G, Tk, D); value: (B, G, Tk, Dv).
-        attention_mask: None, or (B, Tk) bool with True for real tokens, or (B or 1, 1, Tq, Tk) as bool or additive.
+        attention_mask: None, or (B, Tk) bool with True for real tokens, or (B or 1, 1, 1, Tk) int64 with each token's
+            document, or (B or 1, 1, Tq, Tk) as bool or additive.
         scaling: factor on the logits; D ** -0.5 unless given.
         sliding_window: the layer's own window, in tokens; sliding groups are cut by both windows.
         softcap: logits become softcap * tanh(logits / softcap).
@@ -147,7 +179,9 @@ def attention_forward(
     """
     state: AttentionState = getattr(module, STATE, None) or AttentionState()
     if dropout:
-        raise BoschError(f"attention dropout is {dropout}, expected 0: put the model in eval mode")
+        raise BoschError(
+            f"attention dropout is {dropout}, expected 0: put the model in eval mode, or set its config's to 0"
+        )
     if getattr(module, "is_causal", True) is False:
         raise BoschError(f"{type(module).__name__} is not causal; only decoder layers have heads that can slide")
     if state.past is not None:
@@ -155,7 +189,7 @@ def attention_forward(
     if state.keys is not None:
         key, value = state.keys.key, state.keys.value
 
-    padding, allowed, positions = _visibility(attention_mask, state)
+    query, key, value = _autocast(query, key, value)
     if state.sinks and sliding_window and query.shape[2] != key.shape[2]:
         raise BoschError(
             f"{state.sinks} sinks were asked for in a layer whose own sliding cache has dropped the first tokens; "
@@ -170,10 +204,9 @@ def attention_forward(
         window=sliding_window,
         softcap=softcap,
         sink_logits=None if s_aux is None else s_aux.view(num_groups, -1),
-        padding=padding,
-        positions=positions,
-        allowed=allowed,
+        positions=state.positions,
     )
+    native = _masked(native, attention_mask, query.shape[0])
     before, after = _observers.get() or (None, None)
     if before:
         before(Observation(module, query, KeyValue(key, value), native))
@@ -220,12 +253,20 @@ def _local_call(native: AttentionCall, state: AttentionState) -> AttentionCall:
     return dataclasses.replace(native, window=window, sinks=state.sinks)
 
 
-def _visibility(
-    attention_mask: Tensor | None, state: AttentionState
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """What a model's mask argument says: padding (B, Tk), or allowed (B, 1, Tq, Tk) with the queries' positions."""
+def _autocast(*tensors: Tensor) -> list[Tensor]:
+    """Mixed precision leaves queries and keys wide, after the rotation, and values narrow; kernels want one dtype."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return list(tensors)
+    return [tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors]
+
+
+def _masked(call: AttentionCall, attention_mask: Tensor | None, num_rows: int) -> AttentionCall:
+    """A call with what a model's mask argument says: padding, documents, or whatever a 4-D mask allows."""
     if attention_mask is None or attention_mask.ndim == 2:
-        return attention_mask, None, state.positions
+        return dataclasses.replace(call, padding=attention_mask)
+    if attention_mask.dtype == torch.int64:
+        return dataclasses.replace(call, documents=attention_mask[:, 0, 0].expand(num_rows, -1))
     allowed = attention_mask
     if allowed.dtype != torch.bool:
         if bool(((allowed != 0) & (allowed > -1e4)).any()):
@@ -234,7 +275,7 @@ def _visibility(
     allowed = allowed[:, :1]
     keys = torch.arange(allowed.shape[-1], device=allowed.device)
     own_position = (allowed * keys).amax(-1)[:, 0]  # a query's own key is the last one that it sees
-    return None, allowed, own_position
+    return dataclasses.replace(call, allowed=allowed, positions=own_position)
 
 
 def mask_forward(

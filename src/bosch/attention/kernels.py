@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bosch.attention import banded, dense, flash, flex, sdpa
 from bosch.attention.call import AttentionCall
+from bosch.attention.documents import attend_documents
 from bosch.attention.padding import AttendFunction, attend_rows, real_spans
 
 __all__ = ["KERNELS", "AttentionCall", "Kernel", "attend"]
@@ -51,5 +52,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Te
     spans = real_spans(query, call)
     if spans is not None:
         return attend_rows(attend, query, key, value, call, spans)
+    if call.documents is not None:
+        return attend_documents(attend, query, key, value, call)
     kernel = next(kernel for kernel in KERNELS if kernel.supports(query, call))
     return kernel.attend(query, key, value, call)

@@ -22,7 +22,7 @@ def real_spans(query: Tensor, call: AttentionCall) -> list[tuple[int, int]] | No
         None if there is no padding, too few queries to be worth it, a rule other than the causal one, or a row whose
         real tokens are not in one piece.
     """
-    if call.padding is None or call.positions is not None or call.allowed is not None or query.shape[-2] < MIN_QUERIES:
+    if call.padding is None or not dataclasses.replace(call, padding=None).is_plain or query.shape[-2] < MIN_QUERIES:
         return None
     real = call.padding.long()
     starts = real.argmax(-1)

@@ -1,8 +1,8 @@
 """Which keys a query sees: the definition that every kernel follows.
 
-1. Causal: keys j <= i, i the query's position; or what `allowed` says. Never a padding key.
+1. Causal: keys j <= i, i the query's position; or what `allowed` says. Never a padding key, nor another document's.
 2. With a window, of these only the keys with i - j < W, and the first S (the sinks). Under the causal rule the
-   first S are the row's own first S real tokens; in a packed sequence, the document's.
+   first S are the row's own first S real tokens; in a packed row, the document's.
 3. A padding query, or one that is left with nothing, sees itself alone: its output is unused but stays finite.
 """
 
@@ -61,6 +61,10 @@ def visible(call: AttentionCall, rows: slice, keys: slice, positions: Tensor) ->
     seen = index <= positions[:, :, None] if call.allowed is None else call.allowed[:, 0, rows, keys]
     if call.padding is not None:
         seen = seen & call.padding[:, None, keys]
+    if call.documents is not None:
+        documents = call.documents.to(positions.device)
+        own_document = documents.gather(1, positions.expand(len(documents), -1))
+        seen = seen & (own_document[:, :, None] == documents[:, None, keys])
     if call.window is not None:
         near = positions[:, :, None] - index < call.window
         if call.sinks:
