@@ -133,9 +133,9 @@ def test_launches_that_are_supported() -> None:
 
 
 def test_processes_that_do_not_see_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without GPUs and without --cpu, accelerate lets each be the only one."""
+    """Without GPUs, accelerate lets each be the only one, unless it is told to use CPUs."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BoschError, match=r"started 2 processes, but accelerate sees 1; .*`accelerate launch --cpu`"):
+    with pytest.raises(BoschError, match=r"started 2 processes, but accelerate sees 1; .*ACCELERATE_USE_CPU=true"):
         check_distribution(launch())
 
 

@@ -54,7 +54,7 @@ def check_distribution(accelerator: Accelerator) -> None:
     if started != accelerator.num_processes:  # each would train by itself, into the same directory
         raise BoschError(
             f"the launch has started {started} processes, but accelerate sees {accelerator.num_processes}; expected a "
-            "GPU for each, or `accelerate launch --cpu`"
+            "GPU for each, or ACCELERATE_USE_CPU=true in the environment"
         )
     refused = {
         kind.value: kind not in SUPPORTED,
