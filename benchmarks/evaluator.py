@@ -21,10 +21,10 @@ import attention
 from bosch.calibration import ExampleSet, make_examples
 from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
-from bosch.evaluator import Evaluator
+from bosch.evaluator import Evaluator, Result
 from bosch.heads import HeadMask
 from bosch.models import load_model
-from bosch.objective import Objective, Score
+from bosch.objective import Objective
 from bosch.selectors import SELECTORS, Problem
 
 
@@ -55,18 +55,19 @@ def main() -> None:
 class PlainScorer(Evaluator):
     """Every mask by a plain pass of the whole model; the head sees the predicting positions only."""
 
-    def _evaluate(self, mask: HeadMask) -> Score:
-        hits, nlls = [], []
-        for example in self.examples.examples:
+    def _run(self, number: int, mask: HeadMask) -> list[Result]:
+        found = []
+        for index in self._groups[number]:
+            example = self.examples.examples[index]
             ids = torch.tensor([example.input_ids])
             with torch.no_grad(), self.decoder.hybrid(mask):
                 kept = len(example.input_ids) - example.answer_start + 1
                 logits = self.decoder.model(ids, use_cache=False, logits_to_keep=kept).logits[0, :-1].float()
             answer = ids[0, example.answer_start :]
-            hits.append(bool((logits.argmax(-1) == answer).all()))
-            nlls.append(float(torch.nn.functional.cross_entropy(logits, answer)))
-        self._spent[mask.key()] = (self.full_pass_layer_tokens, 0.0)
-        return Score(tuple(hits), tuple(nlls))
+            hit = bool((logits.argmax(-1) == answer).all())
+            found.append((hit, float(torch.nn.functional.cross_entropy(logits, answer))))
+            self._layer_tokens += self.decoder.num_layers * len(example.input_ids)
+        return found
 
 
 def stage_1(decoder: Decoder, examples: ExampleSet, window: int) -> None:

@@ -32,6 +32,7 @@ OPTIONS = {
     "examples": 4,
     "heldout": 3,
     "budget": 12,
+    "dtype": "float32",
 }
 
 

@@ -207,3 +207,54 @@ def test_a_layer_that_mixes_tokens_outside_attention_is_run_on_all_of_them():
     evaluator = Evaluator(decoder, examples, window=WINDOW)
     mask = random_mask(evaluator.full, 0.5, 0)
     assert list(evaluator.score(mask).nlls) == pytest.approx(plain_score(decoder, examples, mask)[1], rel=1e-5)
+
+
+def nll_below(limit: float):
+    return lambda score: score.nll <= limit
+
+
+def one_by_one(decoder: Decoder, **options) -> Evaluator:
+    """An evaluator whose batches hold one example each."""
+    return Evaluator(decoder, random_examples([23, 19, 29, 31, 17]), window=WINDOW, batch_tokens=1, **options)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 1.0, 1.1])
+def test_a_mask_is_given_up_once_it_cannot_reach_what_is_wanted(share):
+    """The examples come hardest first by the base's NLLs, and only as many as the limit leaves undecided."""
+    decoder = Decoder(make_model("llama"))
+    whole, evaluator = one_by_one(decoder), one_by_one(decoder)
+    mask = random_mask(evaluator.full, 0.5, 1)
+    base, nlls = whole.score(whole.full).nlls, whole.score(mask).nlls
+    evaluator.score(evaluator.full)
+    limit, total, run = share * sum(nlls) / 5, 0.0, 0
+    for index in sorted(range(5), key=lambda index: -base[index]):
+        if total / 5 > limit:
+            break
+        total, run = total + nlls[index], run + 1
+    score, is_whole = evaluator.score_while(mask, nll_below(limit))
+    assert (score.nll, is_whole) == (pytest.approx(total / 5, abs=1e-6), run == 5)
+    assert sum(nll > 0 for nll in score.nlls) == run
+
+
+def test_what_is_known_of_a_mask_saves_work_and_changes_no_answer(tmp_path):
+    decoder = Decoder(make_model("llama"))
+    ran, answers = [], []
+    for _ in range(2):  # the second time with the first one's journal, as a search that goes on after a kill
+        with Journal(tmp_path / "journal", {"model": "a"}) as journal:
+            evaluator = one_by_one(decoder, journal=journal, on_evaluation=lambda mask, score: ran.append(score))
+            evaluator.score(evaluator.full)
+            mask = random_mask(evaluator.full, 0.5, 1)
+            most = evaluator.score(evaluator.full).nll
+            wanted = [nll_below(limit * most) for limit in (0.1, 0.5, 0.1, 9.0, 0.5)]
+            answers.append([evaluator.score_while(mask, test) for test in wanted])
+            costs = evaluator.cost([mask])
+    assert answers[0] == answers[1]
+    assert [is_whole for _, is_whole in answers[0]] == [False, False, False, True, False]
+    assert answers[0][0] == answers[0][2]
+    assert answers[0][1] == answers[0][4]
+    assert [score is None for score in ran] == [False, True, True, False]
+    assert costs.evaluations == 1
+    whole = one_by_one(decoder)
+    assert whole.score(mask).nlls == pytest.approx(answers[0][3][0].nlls, abs=1e-6)
+    plain_tokens = whole.cost([mask]).full_passes
+    assert costs.full_passes <= plain_tokens + 1e-9  # three calls, and no example twice

@@ -1,6 +1,6 @@
 """Whose evaluations are whose, where several methods share an evaluator."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bosch.cost import Cost
 from bosch.heads import HeadMask
@@ -25,6 +25,11 @@ class CountingScorer:
         """Score of a mask."""
         self.asked.add(mask)
         return self.evaluator.score(mask)
+
+    def score_while(self, mask: HeadMask, is_wanted: Callable[[Score], bool]) -> tuple[Score, bool]:
+        """Score of a mask as long as it is wanted."""
+        self.asked.add(mask)
+        return self.evaluator.score_while(mask, is_wanted)
 
     def cost(self, masks: Iterable[HeadMask]) -> Cost:
         """What known masks cost when they were run."""

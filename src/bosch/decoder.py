@@ -27,6 +27,7 @@ from bosch.attention.interface import (
     hybrid_attention,
     observed,
 )
+from bosch.cache_size import CacheSize
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 
@@ -59,7 +60,7 @@ class Decoder:
 
     Attributes:
         layout: the units of its layers.
-        key_bytes: keys and values of one token in all layers.
+        cache_size: how large the keys and values of a sequence are under any mask.
         tokens_meet_in_attention_only: whether a layer can be run on some of the tokens, given the keys of the others;
             not so for layers with a recurrent state or a convolution over tokens.
 
@@ -74,7 +75,7 @@ class Decoder:
         seen, self.tail = self._inspect()
         self.attentions = tuple(tuple(observation.module for observation in layer) for layer in seen)
         self.layout = HeadLayout(tuple(count_units(layer) for layer in seen))
-        self.key_bytes = sum(o.keys.key[0, :, 0].nbytes + o.keys.value[0, :, 0].nbytes for layer in seen for o in layer)
+        self.cache_size = _measure_cache(seen, self.layout)
         self._check_replay()
         self.tokens_meet_in_attention_only = self._replay_error(split=5) <= self._tolerance
 
@@ -304,6 +305,20 @@ def count_units(observations: Sequence[Observation]) -> int:
     (observation,) = observations
     latent = getattr(observation.module, "kv_lora_rank", None) is not None
     return 0 if latent or observation.call.window is not None else observation.keys.key.shape[1]
+
+
+def _measure_cache(seen: Sequence[Sequence[Observation]], layout: HeadLayout) -> CacheSize:
+    """Sizes of keys and values, as the layers' attention calls show them."""
+    layers = list(zip(seen, layout.units_per_layer, strict=True))
+    return CacheSize(
+        unit_bytes=tuple(_key_bytes(calls[0]) // units if units else 0 for calls, units in layers),
+        others=tuple((_key_bytes(call), call.call.window) for calls, units in layers if not units for call in calls),
+    )
+
+
+def _key_bytes(observation: Observation) -> int:
+    """Keys and values of one token."""
+    return observation.keys.key[0, :, 0].nbytes + observation.keys.value[0, :, 0].nbytes
 
 
 @contextlib.contextmanager

@@ -1,15 +1,19 @@
 """Masks in, scores out: exactly what a full pass would give, for a fraction of its work.
 
-Four things are left out because they cannot change the result. A mask seen before is answered from memory. A pass
-starts at the lowest layer where the mask differs from the base mask, whose hidden states are kept. The first W (and S)
-tokens are the same under every mask: a sliding query among them still sees everything before it, so they are run
-once. And of the last layer and the head, only the positions that predict answers are run.
+Four things are always left out because they cannot change the result. A mask seen before is answered from memory. A
+pass starts at the lowest layer where the mask differs from the base mask, whose hidden states are kept. The first W
+(and S) tokens are the same under every mask: a sliding query among them still sees everything before it, so they are
+run once. And of the last layer and the head, only the positions that predict answers are run.
+
+A fifth is left out when asked: a mask that is wanted only if it is good enough is given up once the examples seen so
+far, the hardest first, prove that it is not.
 """
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -25,7 +29,11 @@ from bosch.journal import Journal
 from bosch.objective import Score
 
 DEFAULT_MEMORY_BYTES = 4 * 2**30
-DEFAULT_BATCH_TOKENS = 4096
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 4096
+"""A CPU gains nothing from larger batches; with small ones a mask is given up sooner."""
+
+Result = tuple[bool, float]
+"""Of one example: whether it is answered, and the NLL of the answer."""
 
 
 @dataclasses.dataclass
@@ -65,8 +73,9 @@ class Evaluator:
         journal: where every evaluation is written, and where known ones come from.
         memory_bytes: budget for kept activations (hidden states and prefix keys). Less memory means more layers
             run again, never another result.
-        batch_tokens: largest number of tokens in a batch, padding included, one example at least.
-        on_evaluation: called after every evaluation that was really run.
+        batch_tokens: largest number of tokens in a batch, padding included, one example at least; by default what
+            suits the device.
+        on_evaluation: called after every evaluation that was really run; without a score where it was given up.
 
     Raises:
         BoschError: no eligible unit, an example beyond the model's length, or a window that sees whole prompts.
@@ -81,8 +90,8 @@ class Evaluator:
         sinks: int = 0,
         journal: Journal | None = None,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_evaluation: Callable[[HeadMask, Score], None] | None = None,
+        batch_tokens: int | None = None,
+        on_evaluation: Callable[[HeadMask, Score | None], None] | None = None,
     ) -> None:
         self.decoder = decoder
         self.examples = examples
@@ -92,12 +101,15 @@ class Evaluator:
         self.base = self.full
         self.journal = journal
         self.memory_bytes = memory_bytes
-        self.batch_tokens = batch_tokens
+        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if decoder.device.type == "cpu" else GPU_BATCH_TOKENS)
         self.on_evaluation = on_evaluation
         self._check_examples()
-        self._scores = _known_scores(journal)
-        entries = journal.entries if journal else []
-        self._spent = {entry["mask"]: (entry["layer_tokens"], entry["seconds"]) for entry in entries}
+        self._groups = _group_by_length(examples.examples, self.batch_tokens)
+        self._results: dict[str, dict[int, Result]] = {}
+        self._scores: dict[str, Score] = {}
+        self._spent: dict[str, tuple[int, float]] = {}
+        for entry in journal.entries if journal else []:
+            self._learn(entry["mask"], _from_json(entry), entry["layer_tokens"], entry["seconds"])
         self._layer_tokens = 0
         self._batches: list[Batch] | None = None
         self._stride = 1
@@ -115,7 +127,7 @@ class Evaluator:
 
     @property
     def history(self) -> list[Score]:
-        """Every score that is known, in the order in which they were measured."""
+        """Every whole score that is known, in the order in which they were measured."""
         return list(self._scores.values())
 
     def is_known(self, mask: HeadMask) -> bool:
@@ -128,15 +140,51 @@ class Evaluator:
         Raises:
             BoschError: the mask is of another layout, window or number of sinks; or the journal cannot be written.
         """
+        key = mask.key()
+        if key not in self._scores:
+            self.score_while(mask, lambda optimistic: True)
+        return self._scores[key]
+
+    def score_while(self, mask: HeadMask, is_wanted: Callable[[Score], bool]) -> tuple[Score, bool]:
+        """Score of a mask, given up as soon as it is not wanted any more.
+
+        Args:
+            mask: of this evaluator's layout, window and sinks.
+            is_wanted: asked before each batch of examples, hardest first, of the score that the mask would have if
+                all others were answered with certainty (a hit, an NLL of 0).
+
+        Returns:
+            The score, and True; or such an optimistic one, and False. What was known of the mask before saves work
+            and has no influence on them.
+
+        Raises:
+            BoschError: as `score`.
+        """
         if (mask.layout, mask.window, mask.sinks) != (self.layout, self.full.window, self.full.sinks):
             raise BoschError(
                 f"this evaluator is for {self.layout}, window {self.full.window}, {self.full.sinks} sinks; "
                 f"the mask is for {mask.layout}, window {mask.window}, {mask.sinks} sinks"
             )
-        key = mask.key()
-        if key not in self._scores:
-            self._scores[key] = self._evaluate(mask)
-        return self._scores[key]
+        started, tokens_before = time.monotonic(), self._layer_tokens
+        known = self._results.get(mask.key(), {})
+        seen, found = dict[int, Result](), dict[int, Result]()
+        for number in self._hardest_first():
+            if not is_wanted(self._optimistic(seen)):
+                break
+            indices = self._groups[number]
+            if not known.keys() >= set(indices):
+                found |= zip(indices, self._run(number, mask), strict=True)
+            seen |= {index: found[index] if index in found else known[index] for index in indices}
+        if found:
+            layer_tokens, seconds = self._layer_tokens - tokens_before, round(time.monotonic() - started, 4)
+            if self.journal:
+                some = {} if len(found) == len(self.examples.examples) else {"examples": sorted(found)}
+                spent = {"layer_tokens": layer_tokens, "seconds": seconds}
+                self.journal.append({"mask": mask.key(), **some, **_to_json(found), **spent})
+            self._learn(mask.key(), found, layer_tokens, seconds)
+            if self.on_evaluation:
+                self.on_evaluation(mask, self._scores.get(mask.key()))
+        return self._optimistic(seen), len(seen) == len(self.examples.examples)
 
     def rebase(self, mask: HeadMask) -> None:
         """Make a mask the base, from whose hidden states others start. Costs nothing now: states are kept as passes
@@ -146,42 +194,43 @@ class Evaluator:
             batch.boundaries = {layer: states for layer, states in batch.boundaries.items() if layer <= first}
         self.base = mask
 
+    def _optimistic(self, seen: Mapping[int, Result]) -> Score:
+        """The score if the examples that are not seen were answered with certainty."""
+        results = [seen.get(index, (True, 0.0)) for index in range(len(self.examples.examples))]
+        return Score(tuple(hit for hit, _ in results), tuple(nll for _, nll in results))
+
+    def _learn(self, key: str, found: Mapping[int, Result], layer_tokens: int, seconds: float) -> None:
+        """Remember what was found on some or all examples under a mask."""
+        results = self._results.setdefault(key, {})
+        results.update(found)
+        if len(results) == len(self.examples.examples):
+            self._scores[key] = self._optimistic(results)
+        tokens_before, seconds_before = self._spent.get(key, (0, 0.0))
+        self._spent[key] = tokens_before + layer_tokens, seconds_before + seconds
+
+    def _hardest_first(self) -> list[int]:
+        """Numbers of the groups, by their mean NLL under the base mask; in their order, where that is not known."""
+        numbers, score = range(len(self._groups)), self._scores.get(self.base.key())
+        if score is None:
+            return list(numbers)
+        return sorted(numbers, key=lambda number: -fmean(score.nlls[index] for index in self._groups[number]))
+
     @torch.no_grad()
-    def _evaluate(self, mask: HeadMask) -> Score:
-        started, tokens_before = time.monotonic(), self._layer_tokens
+    def _run(self, number: int, mask: HeadMask) -> list[Result]:
+        """A group's results under a mask."""
         with hybrid_attention(self.decoder.model):
             if self._batches is None:
                 self._batches = self._prepare()
-            hits, nlls = {}, {}
-            for batch in self._batches:
-                for index, hit, nll in zip(batch.indices, *self._score_batch(batch, mask), strict=True):
-                    hits[index], nlls[index] = hit, nll
-        order = range(len(self.examples.examples))
-        score = Score(tuple(hits[i] for i in order), tuple(nlls[i] for i in order))
-        spent = (self._layer_tokens - tokens_before, round(time.monotonic() - started, 4))
-        self._spent[mask.key()] = spent
-        if self.journal:
-            self.journal.append(
-                {
-                    "mask": mask.key(),
-                    "hits": "".join("01"[hit] for hit in score.hits),
-                    "nlls": [nll if math.isfinite(nll) else None for nll in score.nlls],
-                    "layer_tokens": spent[0],
-                    "seconds": spent[1],
-                }
-            )
-        if self.on_evaluation:
-            self.on_evaluation(mask, score)
-        return score
+            return self._score_batch(self._batches[number], mask)
 
-    def _score_batch(self, batch: Batch, mask: HeadMask) -> tuple[list[bool], list[float]]:
+    def _score_batch(self, batch: Batch, mask: HeadMask) -> list[Result]:
         logits = self._answer_logits(batch, mask)
         answers = batch.answers[batch.real]
         token_nlls = torch.nn.functional.cross_entropy(logits, answers, reduction="none")
         token_hits = logits.argmax(-1) == answers
         counts = batch.real.sum(1).tolist()
-        hits = [bool(part.all()) for part in token_hits.split(counts)]
-        return hits, [float(part.mean()) for part in token_nlls.split(counts)]
+        parts = zip(token_hits.split(counts), token_nlls.split(counts), strict=True)
+        return [(bool(hits.all()), float(nlls.mean())) for hits, nlls in parts]
 
     def _answer_logits(self, batch: Batch, mask: HeadMask) -> Tensor:
         """Logits (N, vocabulary), float32 or float64, at the N positions of the batch that predict answer tokens."""
@@ -219,8 +268,7 @@ class Evaluator:
 
     def _prepare(self) -> list[Batch]:
         """Open every batch and run its prefix once; then share the memory that is left between layer boundaries."""
-        groups = _group_by_length(self.examples.examples, self.batch_tokens)
-        batches = [self._open(group) for group in groups]
+        batches = [self._open(group) for group in self._groups]
         states = sum(batch.boundaries[0].nbytes for batch in batches)
         held = states + sum(_nbytes(kept) for batch in batches for kept in batch.past)
         affordable = int((self.memory_bytes - held) // states) if states else 0
@@ -247,7 +295,7 @@ class Evaluator:
         """P = W + S tokens; none where tokens meet outside attention, or where their keys alone would take more than
         half of the memory."""
         length = min(self.full.window + self.full.sinks, min(example.answer_start - 1 for example in examples))
-        bytes_needed = self.decoder.key_bytes * length * len(self.examples.examples)
+        bytes_needed = self.decoder.cache_size.nbytes(self.full, length) * len(self.examples.examples)
         affordable = self.decoder.tokens_meet_in_attention_only and bytes_needed <= self.memory_bytes / 2
         return length if affordable else 0
 
@@ -282,14 +330,20 @@ class Evaluator:
             raise BoschError(f"the examples have up to {longest} tokens, but the model takes at most {limit}")
 
 
-def _known_scores(journal: Journal | None) -> dict[str, Score]:
-    entries: list[dict[str, Any]] = journal.entries if journal else []
-    return {entry["mask"]: _score_of(entry) for entry in entries}
+def _to_json(results: Mapping[int, Result]) -> dict[str, Any]:
+    """Hits and NLLs in the order of the examples."""
+    ordered = [results[index] for index in sorted(results)]
+    return {
+        "hits": "".join("01"[hit] for hit, _ in ordered),
+        "nlls": [nll if math.isfinite(nll) else None for _, nll in ordered],
+    }
 
 
-def _score_of(entry: dict[str, Any]) -> Score:
-    nlls = tuple(math.nan if nll is None else nll for nll in entry["nlls"])
-    return Score(tuple(hit == "1" for hit in entry["hits"]), nlls)
+def _from_json(entry: Mapping[str, Any]) -> dict[int, Result]:
+    hits = [hit == "1" for hit in entry["hits"]]
+    nlls = [math.nan if nll is None else nll for nll in entry["nlls"]]
+    examples = entry.get("examples", range(len(hits)))
+    return dict(zip(examples, zip(hits, nlls, strict=True), strict=True))
 
 
 def _group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:

@@ -64,6 +64,11 @@ class MaskScorer(Protocol):
         """Score of a mask on the calibration set."""
         ...
 
+    def score_while(self, mask: HeadMask, is_wanted: Callable[[Score], bool]) -> tuple[Score, bool]:
+        """Score of a mask and True; or False and its score if all examples not yet run were answered with certainty,
+        once that is not wanted any more."""
+        ...
+
     def cost(self, masks: Iterable[HeadMask]) -> Cost:
         """What masks that were scored cost."""
         ...
@@ -71,6 +76,19 @@ class MaskScorer(Protocol):
     def rebase(self, mask: HeadMask) -> None:
         """Hear that the next masks will resemble this one."""
         ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """What is known of a mask's normalized score.
+
+    Args:
+        score: the score, or a number that it cannot exceed.
+        is_exact: whether it is the score itself.
+    """
+
+    score: float
+    is_exact: bool
 
 
 class Objective:
@@ -110,3 +128,13 @@ class Objective:
     def __call__(self, mask: HeadMask) -> float:
         """Normalized score of a mask; higher is better."""
         return self.normalized(self.scorer.score(mask))
+
+    def at_least(self, mask: HeadMask, floor: float) -> Bound:
+        """Normalized score of a mask that is of use only if it reaches the floor.
+
+        Exact for every mask that does. One that does not may be given up before all examples are run, as soon as it
+        would miss the floor even if the others were answered with certainty; no objective rises with an example's
+        NLL, or falls with its hit.
+        """
+        score, is_exact = self.scorer.score_while(mask, lambda optimistic: self.normalized(optimistic) >= floor)
+        return Bound(self.normalized(score), is_exact)

@@ -113,18 +113,20 @@ def plain_score(decoder, example, mask) -> tuple[bool, float]:
 
 def test_a_stopped_test_goes_on_and_evaluates_nothing_twice(searches, tmp_path, monkeypatch, capsys):
     asked: list[str] = []
-    evaluate = Evaluator._evaluate
+    evaluate = Evaluator._run
 
-    def evaluate_twice(self, mask):
+    def evaluate_twice(self, group, mask):
         if len(asked) == 2:
             raise KeyboardInterrupt
         asked.append(mask.key())
-        return evaluate(self, mask)
+        return evaluate(self, group, mask)
 
-    monkeypatch.setattr(Evaluator, "_evaluate", evaluate_twice)
+    monkeypatch.setattr(Evaluator, "_run", evaluate_twice)
     assert main(command(searches, tmp_path / "out")) == 130
     assert not (tmp_path / "out" / "replacement.json").exists()
-    monkeypatch.setattr(Evaluator, "_evaluate", lambda self, mask: asked.append(mask.key()) or evaluate(self, mask))
+    monkeypatch.setattr(
+        Evaluator, "_run", lambda self, group, mask: asked.append(mask.key()) or evaluate(self, group, mask)
+    )
     assert main(command(searches, tmp_path / "out")) == 0
     assert len(asked) == len(set(asked)) == 4
     assert main(command(searches, tmp_path / "out")) == 0

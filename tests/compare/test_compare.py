@@ -107,7 +107,7 @@ def test_tables_and_spreadsheet_say_what_the_rows_say(finished, capsys):
 
 def test_the_same_command_changes_nothing_and_runs_nothing(finished, model_path, monkeypatch, capsys):
     before = {path: path.read_bytes() for path in finished.path.rglob("*.json*") if path.parent != finished.path_masks}
-    monkeypatch.setattr(Evaluator, "_evaluate", None)
+    monkeypatch.setattr(Evaluator, "_run", None)
     monkeypatch.setattr("bosch.selectors.static.measuring.gather", None)
     monkeypatch.setattr("bosch.selectors.static.measuring.gather_gradients", None)
     assert main(arguments(model_path, finished.path)) == 0
@@ -121,15 +121,15 @@ def test_the_same_command_changes_nothing_and_runs_nothing(finished, model_path,
 
 @pytest.mark.parametrize("moment", [0, 7, 40])
 def test_a_stopped_comparison_goes_on(finished, model_path, tmp_path, monkeypatch, moment):
-    evaluate, count = Evaluator._evaluate, itertools.count()
+    evaluate, count = Evaluator._run, itertools.count()
 
-    def interrupted(self, mask):
+    def interrupted(self, group, mask):
         if next(count) == moment:
             raise KeyboardInterrupt
-        return evaluate(self, mask)
+        return evaluate(self, group, mask)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "_evaluate", interrupted)
+        patch.setattr(Evaluator, "_run", interrupted)
         assert main(arguments(model_path, tmp_path)) == 130
     assert main(arguments(model_path, tmp_path)) == 0
     again = ComparisonDirectory(tmp_path)

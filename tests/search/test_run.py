@@ -60,12 +60,6 @@ def disk_with_room_for(num_bytes: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.fixture
-def no_pictures(monkeypatch):
-    """They take longer than a small search."""
-    monkeypatch.setattr("bosch.search.report.pictures.save_figure", lambda *_: None)
-
-
 # What a search leaves.
 
 
@@ -189,7 +183,7 @@ def test_ratios_at_the_ends(command, tmp_path, method, ratio, like):
 
 def test_the_same_command_changes_nothing_and_evaluates_nothing(command, finished, monkeypatch, capsys):
     before = snapshot(finished)
-    monkeypatch.setattr(Evaluator, "_evaluate", None)
+    monkeypatch.setattr(Evaluator, "_run", None)
     assert main(command(finished)) == 0
     assert snapshot(finished) == before
     assert "| progressive | 0.556 |" in capsys.readouterr().out
@@ -242,15 +236,15 @@ def test_another_process_finds_the_same(command, tmp_path, method):
 
 @pytest.mark.usefixtures("no_pictures")
 def test_ctrl_c_says_so_and_the_same_command_goes_on(command, finished, tmp_path, monkeypatch, capsys):
-    evaluate, count = Evaluator._evaluate, itertools.count()
+    evaluate, count = Evaluator._run, itertools.count()
 
-    def interrupted(self, mask):
+    def interrupted(self, group, mask):
         if next(count) == 11:
             raise KeyboardInterrupt
-        return evaluate(self, mask)
+        return evaluate(self, group, mask)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "_evaluate", interrupted)
+        patch.setattr(Evaluator, "_run", interrupted)
         assert main(command(tmp_path)) == 130
     assert capsys.readouterr().err == "bosch: stopped; the same command, run again, resumes\n"
     assert main(command(tmp_path)) == 0

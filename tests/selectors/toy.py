@@ -1,7 +1,7 @@
 """A model that is a formula: every unit has a weight, and some pairs hurt more together than apart."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bosch.cost import Cost
 from bosch.heads import HeadLayout, HeadMask, Unit
@@ -39,6 +39,16 @@ class ToyScorer:
         self.calls.append(mask)
         nll = self.nll(mask)
         return Score(tuple(nll < threshold for threshold in (0.5, 1.0, 2.0, 4.0)), (nll,) * 4)
+
+    def score_while(self, mask: HeadMask, is_wanted: Callable[[Score], bool]) -> tuple[Score, bool]:
+        """One example after the other, as an evaluator does it."""
+        score = self.score(mask)
+        for seen in range(len(score.nlls)):
+            hits = score.hits[:seen] + (True,) * (len(score.hits) - seen)
+            optimistic = Score(hits, score.nlls[:seen] + (0.0,) * (len(score.nlls) - seen))
+            if not is_wanted(optimistic):
+                return optimistic, False
+        return score, True
 
     def cost(self, masks: Iterable[HeadMask]) -> Cost:
         return Cost(len(set(masks)), 0.0, 0.0)

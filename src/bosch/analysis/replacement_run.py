@@ -7,7 +7,6 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from bosch.analysis.masks import MaskFile
-from bosch.analysis.output import write_csv
 from bosch.analysis.replacement import score_replacements, units_to_put_back
 from bosch.analysis.searches import load_pair, read_settings
 from bosch.errors import BoschError
@@ -16,7 +15,7 @@ from bosch.experiment.opening import Experiment, open_experiment, score_row
 from bosch.experiment.settings import ExperimentSettings, check_integer
 from bosch.files import write_json
 from bosch.provenance import provenance
-from bosch.tables import text_table
+from bosch.tables import text_table, write_csv
 
 REPLACEMENT_SCHEMA = "bosch.replacement/1"
 

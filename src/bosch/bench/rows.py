@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from bosch.analysis.output import write_csv
 from bosch.bench.directory import BenchDirectory
 from bosch.bench.settings import BenchSettings
 from bosch.errors import BoschError
 from bosch.files import read_json, write_json
 from bosch.heads import HeadMask
+from bosch.tables import write_csv
 
 MEASURED = ("prefill_tokens_per_s", "decode_tokens_per_s", "peak_memory_bytes", "cache_bytes")
 COLUMNS = ("name", "ratio", "window", "sinks", "context", "status", *MEASURED)

@@ -22,13 +22,14 @@ class Progress:
         if self._visible:
             self._bar = tqdm(total=planned, desc=name, unit="eval", file=sys.stderr, leave=True, dynamic_ncols=True)
 
-    def on_evaluation(self, mask: HeadMask, score: Score) -> None:
-        """Count one evaluation."""
-        self._lowest_nll = min(self._lowest_nll, score.nll)
+    def on_evaluation(self, mask: HeadMask, score: Score | None) -> None:
+        """Count one evaluation, given up or not."""
+        if score is not None:
+            self._lowest_nll = min(self._lowest_nll, score.nll)
         if self._bar is not None:
-            self._bar.set_postfix_str(
-                f"accuracy {score.accuracy:.2f}, nll {score.nll:.3f}, lowest nll {self._lowest_nll:.3f}", refresh=False
-            )
+            if score is not None:
+                text = f"accuracy {score.accuracy:.2f}, nll {score.nll:.3f}, lowest nll {self._lowest_nll:.3f}"
+                self._bar.set_postfix_str(text, refresh=False)
             self._bar.update()
 
     def advance(self) -> None:

@@ -10,8 +10,10 @@ from bosch.errors import BoschError
 from bosch.objective import OBJECTIVES
 from bosch.registry import lookup
 
-PROGRESSIVE_BUDGET, PAPER_BUDGET = 8, 100
-"""Evaluations per layer where none are asked for: of `progressive`, and of all other methods (the paper's kappa)."""
+PAPER_BUDGET, GREEDY_BUDGET = 100, 8
+"""Evaluations per layer where none are asked for: the paper's kappa; and of the greedy methods, which need less."""
+
+GREEDY = {"progressive", "floating"}
 
 
 def option(help: str, default: Any = dataclasses.MISSING) -> Any:
@@ -31,7 +33,7 @@ class ExperimentSettings:
     window: int = option("W, tokens that a sliding head sees, its own included")
     sinks: int = option("first tokens of a sequence that sliding heads see as well", 0)
     objective: str = option("what is maximised: nll, accuracy (the paper's), or accuracy+nll", "nll")
-    budget: int | None = option("evaluations per layer (the paper's kappa); by default 100, for progressive 8", None)
+    budget: int | None = option("evaluations per layer (the paper's kappa); by default 100, for greedy methods 8", None)
     tasks: tuple[str, ...] = option(
         "needle tasks of both example sets, comma-separated", ("niah_single_1", "niah_single_2", "niah_multikey_1")
     )
@@ -68,7 +70,7 @@ class ExperimentSettings:
         """The budget, or the method's default."""
         if self.budget is not None:
             return self.budget
-        return PROGRESSIVE_BUDGET if method == "progressive" else PAPER_BUDGET
+        return GREEDY_BUDGET if method in GREEDY else PAPER_BUDGET
 
     def haystack_text(self) -> str | None:
         """Content of the haystack file.

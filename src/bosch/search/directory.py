@@ -28,16 +28,23 @@ class RunDirectory(ExperimentDirectory):
         return self.path / "scores.json"
 
     @property
+    def front(self) -> Path:
+        """Score against the size of the cache, of every mask from the original to all sliding."""
+        return self.path / "front.csv"
+
+    @property
     def pictures(self) -> tuple[Path, ...]:
-        """The units, the sensitivity of the layers, and the search, each as PNG and as SVG."""
+        """The units, the layers' sensitivity, the search, and the front, each as PNG and as SVG."""
         return tuple(
-            self.path / f"{name}.{kind}" for name in ("mask", "sensitivity", "search") for kind in ("png", "svg")
+            self.path / f"{name}.{kind}"
+            for name in ("mask", "sensitivity", "search", "front")
+            for kind in ("png", "svg")
         )
 
     @property
     def results(self) -> tuple[Path, ...]:
         """The mask, how it was chosen, its scores, and the pictures."""
-        return (self.scores, self.selection, self.mask, *self.pictures)
+        return (self.scores, self.selection, self.mask, self.front, *self.pictures)
 
     @property
     def is_finished(self) -> bool:

@@ -6,17 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bosch.cache_size import CacheBudget
 from bosch.counting import CountingScorer
+from bosch.evaluator import Evaluator
 from bosch.experiment.directory import make_directory, open_directory
 from bosch.experiment.opening import Experiment, open_experiment, score_row
 from bosch.files import write_json
+from bosch.heads import HeadMask
 from bosch.provenance import provenance
 from bosch.search.directory import RunDirectory
 from bosch.search.report import write_report
 from bosch.search.settings import SearchSettings
+from bosch.search.targets import masks_on_the_way, select_targets
 from bosch.selectors import SELECTORS, Selection, random_mask
 
 NUM_RANDOM_MASKS = 5
+DEFAULT_SHOWN_TOKENS = 32_768
 
 
 def search(settings: SearchSettings, output: Path, *, overwrite: bool = False) -> RunDirectory:
@@ -39,35 +44,40 @@ def search(settings: SearchSettings, output: Path, *, overwrite: bool = False) -
     with open_experiment(settings, run) as experiment:
         if run.is_finished:  # and of this very model and these very examples, as the journals say
             return run
-        selection, facts = _select(experiment, settings)
-        _save_selection(run, selection, settings, facts)
-        scores = _compare(experiment, selection, settings)
-        facts["heldout"] = experiment.describe_heldout()
+        selections, facts = _select(experiment, settings)
+        _save_selections(run, selections, settings, facts)
+        scores = _compare(experiment, selections, settings)
+        facts |= {"heldout": experiment.describe_heldout(), "cache_tokens": _shown_tokens(experiment)}
         write_json(run.scores, {"facts": facts, "rows": scores})
-        write_report(run, settings, selection, experiment.evaluator.history)
+        write_report(run, settings, selections[-1], experiment.evaluator.history)
     return run
 
 
-def _select(experiment: Experiment, settings: SearchSettings) -> tuple[Selection, dict[str, Any]]:
-    """The selection, and what is to be said about it everywhere."""
+def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Selection], dict[str, Any]]:
+    """The selections, smallest ratio first, and what is to be said about them everywhere."""
     method, started = settings.method, time.monotonic()
     measured = experiment.measure([method])
     problem = experiment.problem(measured)
     experiment.progress.on_stage("anchors", 2)
     anchors = problem.objective.anchors
-    selection = SELECTORS[method](
-        problem,
-        settings.ratio,
-        budget=settings.evaluations_per_layer(method),
-        seed=settings.seed,
-        on_stage=experiment.progress.on_stage,
-    )
+
+    def select(ratio: float) -> Selection:
+        return SELECTORS[method](
+            problem,
+            ratio,
+            budget=settings.evaluations_per_layer(method),
+            seed=settings.seed,
+            on_stage=experiment.progress.on_stage,
+        )
+
+    cache_size = experiment.evaluator.decoder.cache_size
+    selections = select_targets(settings, select, problem.objective, cache_size)
     scorer = problem.objective.scorer
     assert isinstance(scorer, CountingScorer)
     cost = scorer.cost(scorer.asked)
     if method in measured:
         cost += measured[method].cost
-    return selection, {
+    return selections, {
         **experiment.facts,
         "anchors": list(anchors),
         "calibration": experiment.evaluator.examples.fingerprint,
@@ -77,30 +87,50 @@ def _select(experiment: Experiment, settings: SearchSettings) -> tuple[Selection
     }
 
 
-def _save_selection(
-    run: RunDirectory, selection: Selection, settings: SearchSettings, facts: Mapping[str, Any]
+def _save_selections(
+    run: RunDirectory, selections: list[Selection], settings: SearchSettings, facts: Mapping[str, Any]
 ) -> None:
+    """The largest ratio's mask is the result; the others lie beside it."""
     origin = {"settings": dataclasses.asdict(settings), **facts, **provenance()}
-    selection.mask.save(run.mask, origin)
-    write_json(run.selection, {**selection.record, "facts": dict(facts)})
-    if selection.path:
+    *smaller, largest = selections
+    largest.mask.save(run.mask, origin)
+    records = {"smaller_ratios": [selection.record for selection in smaller]} if smaller else {}
+    write_json(run.selection, {**largest.record, **records, "facts": dict(facts)})
+    beside = [*masks_on_the_way(selections), *(selection.mask for selection in smaller)]
+    if beside:
         make_directory(run.path_masks)
-    for mask in selection.path:
+    for mask in beside:
         mask.save(run.path_masks / f"{mask.num_localized:04d}.json", origin)
 
 
-def _compare(experiment: Experiment, selection: Selection, settings: SearchSettings) -> list[dict[str, Any]]:
-    """Scores of the chosen mask beside the original, all sliding and random masks. The masks on the way have scores
+def _compare(experiment: Experiment, selections: list[Selection], settings: SearchSettings) -> list[dict[str, Any]]:
+    """Scores of the chosen masks beside the original, all sliding and random masks. The masks on the way have scores
     on the calibration set already; on the held-out set they would cost as much as all the others together."""
     evaluator, judge = experiment.evaluator, experiment.judge
-    randoms = [random_mask(evaluator.full, settings.ratio, settings.seed + i) for i in range(NUM_RANDOM_MASKS)]
+    largest = selections[-1].mask.ratio
+    randoms = [random_mask(evaluator.full, largest, settings.seed + i) for i in range(NUM_RANDOM_MASKS)]
     named = [
         ("original", evaluator.full),
-        (settings.method, selection.mask),
+        *((settings.method, selection.mask) for selection in selections),
         *((f"random {i}", mask) for i, mask in enumerate(randoms, start=1)),
         ("all sliding", evaluator.sliding),
     ]
     missing = sum(not scorer.is_known(mask) for _, mask in named for scorer in (evaluator, judge))
     experiment.progress.on_stage("scores on both sets", missing)
-    on_the_way = [score_row(f"{settings.method} on the way", mask, calibration=evaluator) for mask in selection.path]
-    return [score_row(name, mask, calibration=evaluator, heldout=judge) for name, mask in named] + on_the_way
+    rows = [_row(experiment, name, mask, calibration=evaluator, heldout=judge) for name, mask in named]
+    on_the_way = f"{settings.method} on the way"
+    return rows + [_row(experiment, on_the_way, mask, calibration=evaluator) for mask in masks_on_the_way(selections)]
+
+
+def _row(experiment: Experiment, name: str, mask: HeadMask, **scorers: Evaluator) -> dict[str, Any]:
+    cache_size = experiment.evaluator.decoder.cache_size
+    num_bytes = cache_size.nbytes(mask, _shown_tokens(experiment))
+    return {**score_row(name, mask, **scorers), "cache_bytes": num_bytes}
+
+
+def _shown_tokens(experiment: Experiment) -> int:
+    """At how many tokens caches are compared: those of the budget, or as many as the model was made for."""
+    assert isinstance(experiment.settings, SearchSettings)
+    if experiment.settings.kv_budget is not None:
+        return CacheBudget.parse(experiment.settings.kv_budget).num_tokens
+    return experiment.evaluator.decoder.max_length or DEFAULT_SHOWN_TOKENS

@@ -2,6 +2,7 @@
 
 from bosch.selectors.bosch import bosch, bosch_layer, bosch_multi, bosch_single
 from bosch.selectors.contract import Problem, Selection, Selector
+from bosch.selectors.floating import floating
 from bosch.selectors.heuristics import bme, intr, rand
 from bosch.selectors.progressive import progressive
 from bosch.selectors.random_units import random_mask, random_units
@@ -29,5 +30,6 @@ SELECTORS: dict[str, Selector] = {
     "bosch-layer": bosch_layer,
     "bosch": bosch,
     "progressive": progressive,
+    "floating": floating,
 }
 """By what a user calls them; the cheap ones first."""

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import bosch
 from bosch.analysis.locality import LocalityChoice
-from bosch.analysis.output import claim, write_csv
+from bosch.analysis.output import claim
 from bosch.analysis.pictures import draw_locality
 from bosch.files import write_json
+from bosch.tables import write_csv
 
 LOCALITY_SCHEMA = "bosch.locality/1"
 FILES = ("locality.json", "locality.csv", "locality.png", "locality.svg")

@@ -8,13 +8,13 @@ from typing import Any
 
 import bosch
 from bosch.analysis.masks import MaskFile, by_ratio, model_name, name_masks
-from bosch.analysis.output import claim, write_csv
+from bosch.analysis.output import claim
 from bosch.analysis.overlap import Matrix, chance_distance, distance_matrix
 from bosch.analysis.pictures import Panel, draw_overlap
 from bosch.errors import BoschError
 from bosch.files import write_json
 from bosch.heads import HeadMask
-from bosch.tables import text_table
+from bosch.tables import text_table, write_csv
 
 OVERLAP_SCHEMA = "bosch.overlap/1"
 FILES = ("overlap.json", "overlap.csv", "overlap.png", "overlap.svg")

@@ -7,11 +7,11 @@ from typing import Any
 
 import bosch
 from bosch.analysis.masks import MaskFile, by_ratio, name_masks
-from bosch.analysis.output import claim, write_csv
+from bosch.analysis.output import claim
 from bosch.analysis.turnover import Turnover
 from bosch.errors import BoschError
 from bosch.files import write_json
-from bosch.tables import text_table
+from bosch.tables import text_table, write_csv
 
 TURNOVER_SCHEMA = "bosch.turnover/1"
 FILES = ("turnover.json", "turnover.csv")

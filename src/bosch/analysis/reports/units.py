@@ -5,11 +5,11 @@ from pathlib import Path
 
 import bosch
 from bosch.analysis.localized import votes
-from bosch.analysis.output import claim, write_csv
+from bosch.analysis.output import claim
 from bosch.analysis.pictures import draw_layers, draw_units
 from bosch.files import write_json
 from bosch.heads import HeadMask
-from bosch.tables import text_table
+from bosch.tables import text_table, write_csv
 
 UNITS_SCHEMA = "bosch.units/1"
 FILES = ("units.json", "units.csv", "layers.csv", "units.png", "units.svg", "layers.png", "layers.svg")

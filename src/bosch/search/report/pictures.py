@@ -1,7 +1,8 @@
-"""Pictures of a run: which units slide, what each layer is worth, how the search went."""
+"""Pictures of a run: which units slide, what each layer is worth, how the search went, what a smaller cache costs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -58,4 +59,24 @@ def draw_search(values: Sequence[float], path: Path) -> None:
     axes.set_xlabel("evaluation")
     axes.set_ylabel("normalized score")
     axes.set_title("The search: 1 = the original model, 0 = every unit sliding", fontsize=10)
+    save_figure(figure, path)
+
+
+def draw_front(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """NLL and accuracy of each mask against its share of the original's cache; a line through the masks on the way and
+    the chosen ones on the calibration set, dots for what was judged on the held-out set."""
+    original = next(row for row in rows if row["name"] == "original")
+    chosen = [row for row in rows if not row["name"].startswith("random ")]
+    chosen.sort(key=lambda row: row["cache_bytes"])
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    for axes, kind in zip(figure.subplots(1, 2), ("nll", "accuracy"), strict=True):
+        for split, style in (("calibration", "-"), ("heldout", "o")):
+            shown = [row for row in chosen if split in row]
+            shares = [row["cache_bytes"] / original["cache_bytes"] for row in shown]
+            colour = FULL if split == "calibration" else SLIDING
+            axes.plot(shares, [row[split][kind] for row in shown], style, color=colour, markersize=5, label=split)
+        axes.set_xlabel("cache, as a share of the original's")
+        axes.set_ylabel(kind if kind == "accuracy" else "answer NLL, nats a token")
+        axes.set_xlim(1.03, 0)
+    axes.legend(fontsize=8, frameon=False)
     save_figure(figure, path)

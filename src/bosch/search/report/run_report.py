@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from bosch.files import read_json, write_text
 from bosch.objective import OBJECTIVES, Score
-from bosch.search.report.pictures import draw_mask, draw_search, draw_sensitivity
+from bosch.search.report.pictures import draw_front, draw_mask, draw_search, draw_sensitivity
 from bosch.selectors import Selection
+from bosch.tables import Cell, write_csv
 
 if TYPE_CHECKING:
     from bosch.search import RunDirectory, SearchSettings
@@ -18,7 +19,7 @@ def write_report(run: "RunDirectory", settings: "SearchSettings", selection: Sel
     Args:
         run: where `scores.json` lies and the report goes.
         settings: of the run.
-        selection: what was chosen.
+        selection: what was chosen at the largest ratio.
         history: every score on the calibration set, in the order in which they were measured.
     """
     scores = read_json(run.scores)
@@ -27,7 +28,25 @@ def write_report(run: "RunDirectory", settings: "SearchSettings", selection: Sel
     draw_mask(selection.mask, run.path / "mask")
     draw_sensitivity(selection.sensitivity, selection.mask, run.path / "sensitivity")
     draw_search([(value(score) - low) / (high - low) for score in history], run.path / "search")
+    draw_front(scores["rows"], run.path / "front")
+    write_csv(run.front, FRONT_HEADER, map(_front_line, scores["rows"]))
     write_text(run.report, "\n".join(_lines(settings, selection, scores)) + "\n")
+
+
+FRONT_HEADER = (
+    "name",
+    "ratio",
+    "cache_bytes",
+    "calibration_accuracy",
+    "calibration_nll",
+    "heldout_accuracy",
+    "heldout_nll",
+)
+
+
+def _front_line(row: dict[str, Any]) -> list[Cell]:
+    scores = [row.get(split, {}).get(kind) for split in ("calibration", "heldout") for kind in ("accuracy", "nll")]
+    return [row["name"], row["ratio"], row["cache_bytes"], *scores]
 
 
 def score_table(rows: list[dict[str, Any]]) -> list[str]:
@@ -37,7 +56,7 @@ def score_table(rows: list[dict[str, Any]]) -> list[str]:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     randoms = [row for row in rows if row["name"].startswith("random ")]
-    for row in rows:
+    for row in (row for row in rows if "heldout" in row):
         if row not in randoms:
             lines.append(_table_line(row["name"], [row]))
         elif row is randoms[-1]:
@@ -48,9 +67,6 @@ def score_table(rows: list[dict[str, Any]]) -> list[str]:
 def _table_line(name: str, rows: list[dict[str, Any]]) -> str:
     cells = [f"{rows[0]['ratio']:.3f}"]
     for split in ("heldout", "calibration"):
-        if split not in rows[0]:
-            cells += ["", ""]
-            continue
         for kind, digits in (("accuracy", 2), ("nll", 3)):
             values = [row[split][kind] for row in rows]
             spread = f" ± {pstdev(values):.{digits}f}" if len(values) > 1 else ""
@@ -79,6 +95,10 @@ def _lines(settings: "SearchSettings", selection: Selection, scores: dict[str, A
         "",
         "![sensitivity](sensitivity.png)",
         "",
+        f"What a smaller cache costs, at {facts['cache_tokens']:,} tokens; the numbers are in `front.csv`:",
+        "",
+        "![front](front.png)",
+        "",
         "![search](search.png)",
         "",
         "## Held-out accuracy by task",
@@ -87,7 +107,8 @@ def _lines(settings: "SearchSettings", selection: Selection, scores: dict[str, A
         "",
         "## Files",
         "",
-        "`mask.json` is the result; `masks/` holds masks at smaller ratios that were chosen on the way; "
+        "`mask.json` is the result, at the largest ratio; `masks/` holds those at smaller ratios, asked for or met on "
+        "the way, by their number of sliding units; "
         "`selection.json` every choice; `scores.json` the numbers above; `journal.jsonl` and `heldout.jsonl` every "
         "evaluation; `run.json` the settings and versions. The same command, run again, changes nothing.",
     ]
