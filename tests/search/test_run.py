@@ -139,7 +139,7 @@ def test_report_shows_the_scores_and_the_pictures(finished):
         ) in report
     mean = sum(row["heldout"]["nll"] for row in randoms) / 5
     assert f"| random units (mean of 5, ± spread) | 0.556 | 0.00 ± 0.00 | {mean:.3f} ± " in report
-    assert "100% of the held-out needles lie further back" in report
+    assert "100% of the held-out examples ask for what lies further back" in report
     assert {path.name for path in run.path.iterdir() if path.suffix in {".png", ".svg"}} == {
         path.name for path in run.pictures
     }

@@ -53,8 +53,8 @@ def render(tokenizer: "PreTrainedTokenizerBase", task: Task, context: str, key: 
     return f"{rendered}{prefix}"
 
 
-def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str) -> Tokens:
-    """Tokenize prompt, a space and the answer as one text, and find where the answer begins.
+def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str, separator: str = " ") -> Tokens:
+    """Tokenize prompt, separator and answer as one text, and find where the answer begins.
 
     Tokenizers differ in what becomes of the space: merged with the answer's first letters, a token of its own, or
     nothing at all. So the text is tokenized whole, and the answer's tokens are those that hold at least one character
@@ -64,7 +64,7 @@ def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str) -> 
     Raises:
         BoschError: no token belongs to the answer alone, or the tokenizer drops characters of the text.
     """
-    text = f"{prompt} {answer}"
+    text = f"{prompt}{separator}{answer}"
     # A chat template has often written the BOS into the text already; two of them shift every attention sink.
     add_special_tokens = not (tokenizer.bos_token and text.startswith(tokenizer.bos_token))
     encoding = tokenizer(
@@ -79,7 +79,7 @@ def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str) -> 
             f"the tokenizer knows only {ends[-1]} of the prompt's {len(text)} characters and drops the others, so that "
             "the answer's tokens cannot be found; give it a haystack text in its own alphabet"
         )
-    answer_start = bisect.bisect_right(ends, len(prompt) + 1)
+    answer_start = bisect.bisect_right(ends, len(prompt) + len(separator))
     if answer_start < num_tokens and starts[answer_start] < len(prompt):
         answer_start += 1
     if answer_start == num_tokens:

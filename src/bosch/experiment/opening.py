@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bosch.calibration import ExampleSet, Split, make_examples
+from bosch.calibration import ExampleSet, Split, make_examples, own_examples
 from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
@@ -144,6 +144,15 @@ def _make_sets(
     """The calibration set and the held-out set."""
 
     def make(split: Split, num_examples: int) -> ExampleSet:
+        if settings.data is not None:
+            return own_examples(
+                tokenizer,
+                Path(settings.data),
+                lengths=settings.length,
+                num_examples=num_examples,
+                split=split,
+                chat=settings.chat,
+            )
         return make_examples(
             tokenizer,
             tasks=settings.tasks,

@@ -37,6 +37,10 @@ class ExperimentSettings:
     tasks: tuple[str, ...] = option(
         "needle tasks of both example sets, comma-separated", ("niah_single_1", "niah_single_2", "niah_multikey_1")
     )
+    data: str | None = option(
+        "instead of needles: a JSONL file of prompts and answers, or a text whose later tokens are to be predicted",
+        None,
+    )
     length: tuple[int, ...] = option("tokens of the examples, answers included; several are mixed", (512,))
     examples: int = option("calibration examples", 16)
     heldout: int = option("held-out examples, with other keys and values", 32)

@@ -89,7 +89,7 @@ def _lines(settings: "SearchSettings", selection: Selection, scores: dict[str, A
         f"Accuracy is the share of {examples['heldout']} held-out examples whose every answer token is the most likely "
         "one; NLL is in nats a token. Held-out and calibration examples share no key and no value.",
         f"Sliding layers alone could carry information over {reach['sliding_reach_tokens']} tokens; "
-        f"{reach['share_of_needles_beyond_reach']:.0%} of the held-out needles lie further back than that.",
+        f"{reach['share_of_needles_beyond_reach']:.0%} of the held-out examples ask for what lies further back.",
         "",
         "![units](mask.png)",
         "",
