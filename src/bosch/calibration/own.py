@@ -82,7 +82,7 @@ def _pairs(tokenizer: "PreTrainedTokenizerBase", path: Path, text: str, chat: bo
 def _pair(tokenizer: "PreTrainedTokenizerBase", name: str, prompt: str, answer: str, chat: bool) -> Example:
     if chat:
         messages = [{"role": "user", "content": prompt}]
-        prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        prompt = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
     tokens = tokenize(tokenizer, prompt, answer, separator="" if prompt[-1].isspace() else " ")
     return _example(tokens.ids, tokens.answer_start, name, prompt, answer)
 
@@ -102,7 +102,7 @@ def _pieces(
             break
         start += length - len(first)
         answer_start = length - length // SCORED_SHARE
-        prompt, answer = (str(tokenizer.decode(part)) for part in (piece[:answer_start], piece[answer_start:]))
+        prompt, answer = (str(tokenizer.decode(list(part))) for part in (piece[:answer_start], piece[answer_start:]))
         examples.append(_example(piece, answer_start, name, prompt, answer))
     return examples
 
