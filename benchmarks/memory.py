@@ -39,7 +39,7 @@ def main() -> None:
     top = decoder.layout.eligible_layers[-1]
     for mask in (evaluator.full, evaluator.full.localize([(top, 0)]), evaluator.full.localize([(top // 2, 0)])):
         evaluator.score(mask)
-    batches = evaluator._batches or []
+    batches = evaluator._batches.values()
     kept = sum(states.nbytes for part in batches for states in part.boundaries.values())
     kept += sum(past.key.nbytes + past.value.nbytes for part in batches for past in part.past if past)
     print(f"evaluator: keeps {kept / 2**30:.2f} GiB, boundaries at every {evaluator._stride} layers")

@@ -80,7 +80,7 @@ def test_answer_logits_are_within_1e5_of_the_plain_pass_on_every_row_of_a_padded
     evaluator = Evaluator(decoder, examples, window=WINDOW)
     mask = random_mask(evaluator.full, 0.5, seed=3)
     evaluator.score(mask)
-    (batch,) = evaluator._batches
+    (batch,) = evaluator._batches.values()
     from bosch.attention.interface import hybrid_attention
 
     with torch.no_grad(), hybrid_attention(decoder.model):
@@ -98,8 +98,8 @@ def test_less_memory_means_more_work_and_the_same_scores(memory_bytes):
     found = [evaluator.score(mask).nlls for mask in masks]
     expected = [plain_score(decoder, examples, mask)[1] for mask in masks]
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=1e-5, atol=1e-5)
-    kept = sum(states.nbytes for batch in evaluator._batches for states in batch.boundaries.values())
-    embeddings = sum(batch.boundaries[0].nbytes for batch in evaluator._batches)
+    kept = sum(states.nbytes for batch in evaluator._batches.values() for states in batch.boundaries.values())
+    embeddings = sum(batch.boundaries[0].nbytes for batch in evaluator._batches.values())
     assert kept <= max(memory_bytes, embeddings)
 
 

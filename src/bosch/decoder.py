@@ -90,6 +90,11 @@ class Decoder:
         return self.model.config.get_text_config(decoder=True)
 
     @property
+    def state_bytes(self) -> int:
+        """One token's hidden state between two layers."""
+        return self.config.hidden_size * self.model.dtype.itemsize
+
+    @property
     def max_length(self) -> int | None:
         """Longest sequence the model was made for, in tokens; None where its config does not say."""
         return getattr(self.config, "max_position_embeddings", None)

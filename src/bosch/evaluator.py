@@ -12,7 +12,7 @@ far, the hardest first, prove that it is not.
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -111,8 +111,8 @@ class Evaluator:
         for entry in journal.entries if journal else []:
             self._learn(entry["mask"], _from_json(entry), entry["layer_tokens"], entry["seconds"])
         self._layer_tokens = 0
-        self._batches: list[Batch] | None = None
-        self._stride = 1
+        self._batches: dict[int, Batch] = {}
+        self._stride = self._affordable_stride()
 
     @property
     def full_pass_layer_tokens(self) -> int:
@@ -168,13 +168,15 @@ class Evaluator:
         started, tokens_before = time.monotonic(), self._layer_tokens
         known = self._results.get(mask.key(), {})
         seen, found = dict[int, Result](), dict[int, Result]()
-        for number in self._hardest_first():
+        order = self._hardest_first()
+        missing = [number for number in order if not known.keys() >= set(self._groups[number])]
+        runs = self._run_in_turn(missing, mask)
+        for number in order:
             if not is_wanted(self._optimistic(seen)):
                 break
-            indices = self._groups[number]
-            if not known.keys() >= set(indices):
-                found |= zip(indices, self._run(number, mask), strict=True)
-            seen |= {index: found[index] if index in found else known[index] for index in indices}
+            if number in missing:
+                found |= zip(self._groups[number], next(runs), strict=True)
+            seen |= {index: found[index] if index in found else known[index] for index in self._groups[number]}
         if found:
             layer_tokens, seconds = self._layer_tokens - tokens_before, round(time.monotonic() - started, 4)
             if self.journal:
@@ -190,9 +192,22 @@ class Evaluator:
         """Make a mask the base, from whose hidden states others start. Costs nothing now: states are kept as passes
         come by them."""
         first = self.base.first_difference(mask)
-        for batch in self._batches or []:
+        for batch in self._batches.values():
             batch.boundaries = {layer: states for layer, states in batch.boundaries.items() if layer <= first}
         self.base = mask
+
+    def run_batch(self, number: int, mask: HeadMask, base: HeadMask) -> tuple[list[Result], int]:
+        """Run one batch for an evaluator in another process: its results, and the layer-tokens that they took.
+
+        Args:
+            number: of the batch.
+            mask: to be scored.
+            base: the other evaluator's base.
+        """
+        if base != self.base:
+            self.rebase(base)
+        tokens_before = self._layer_tokens
+        return self._run(number, mask), self._layer_tokens - tokens_before
 
     def _optimistic(self, seen: Mapping[int, Result]) -> Score:
         """The score if the examples that are not seen were answered with certainty."""
@@ -215,12 +230,16 @@ class Evaluator:
             return list(numbers)
         return sorted(numbers, key=lambda number: -fmean(score.nlls[index] for index in self._groups[number]))
 
+    def _run_in_turn(self, numbers: Sequence[int], mask: HeadMask) -> Iterator[list[Result]]:
+        """The groups' results under a mask, each run when it is asked for."""
+        return (self._run(number, mask) for number in numbers)
+
     @torch.no_grad()
     def _run(self, number: int, mask: HeadMask) -> list[Result]:
         """A group's results under a mask."""
         with hybrid_attention(self.decoder.model):
-            if self._batches is None:
-                self._batches = self._prepare()
+            if number not in self._batches:
+                self._batches[number] = self._open(self._groups[number])
             return self._score_batch(self._batches[number], mask)
 
     def _score_batch(self, batch: Batch, mask: HeadMask) -> list[Result]:
@@ -266,15 +285,20 @@ class Evaluator:
         state = dataclasses.replace(state, keys=keys, positions=batch.predicting)
         return self.decoder.run(last, queries, batch.calls, state, batch.predicting)
 
-    def _prepare(self) -> list[Batch]:
-        """Open every batch and run its prefix once; then share the memory that is left between layer boundaries."""
-        batches = [self._open(group) for group in self._groups]
-        states = sum(batch.boundaries[0].nbytes for batch in batches)
-        held = states + sum(_nbytes(kept) for batch in batches for kept in batch.past)
-        affordable = int((self.memory_bytes - held) // states) if states else 0
+    def _affordable_stride(self) -> int:
+        """Of how many layers one keeps the hidden states that enter it, so that the memory budget holds for all
+        batches."""
+        examples = self.examples.examples
+        states = held = 0
+        for group in self._groups:
+            members = [examples[index] for index in group]
+            prefix = self._affordable_prefix(members)
+            longest = max(len(example.input_ids) for example in members)
+            states += len(group) * (longest - prefix) * self.decoder.state_bytes
+            held += len(group) * self.decoder.cache_size.nbytes(self.full, prefix)
         inner = self.decoder.num_layers - 1
-        self._stride = math.ceil(inner / affordable) if affordable > 0 else self.decoder.num_layers
-        return batches
+        affordable = (self.memory_bytes - held - states) // states
+        return math.ceil(inner / affordable) if affordable > 0 else self.decoder.num_layers
 
     def _open(self, indices: Sequence[int]) -> Batch:
         examples = [self.examples.examples[index] for index in indices]
@@ -371,7 +395,3 @@ def _answers(examples: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
         answers.append(list(example.input_ids[example.answer_start :]) + [0] * padding)
         real.append([True] * len(positions) + [False] * padding)
     return torch.tensor(predicting), torch.tensor(answers), torch.tensor(real)
-
-
-def _nbytes(kept: KeyValue | None) -> int:
-    return kept.key.nbytes + kept.value.nbytes if kept else 0

@@ -11,12 +11,12 @@ from bosch.counting import CountingScorer
 from bosch.decoder import Decoder
 from bosch.evaluator import Evaluator
 from bosch.experiment.directory import ExperimentDirectory, make_directory
+from bosch.experiment.evaluators import evaluators, load
 from bosch.experiment.progress import Progress
 from bosch.experiment.settings import ExperimentSettings
 from bosch.experiment.unit_scores import load_unit_scores, save_unit_scores
 from bosch.heads import HeadMask
 from bosch.journal import Journal
-from bosch.models import load_model
 from bosch.objective import Objective
 from bosch.probing import Subject
 from bosch.provenance import model_hash
@@ -101,12 +101,7 @@ def open_experiment(settings: ExperimentSettings, directory: ExperimentDirectory
         BoschError: the model cannot be had, the examples cannot be made, or the journals are of something else.
     """
     haystack = settings.haystack_text()
-    model, tokenizer = load_model(
-        settings.model,
-        dtype=settings.dtype,
-        device=settings.device,
-        trust_remote_code=settings.trust_remote_code,
-    )
+    model, tokenizer = load(settings)
     decoder = Decoder(model)
     facts = {"model": settings.model, "model_hash": model_hash(model), "dtype": str(model.dtype)}
     calibration, heldout = _make_sets(tokenizer, settings, haystack)
@@ -114,9 +109,10 @@ def open_experiment(settings: ExperimentSettings, directory: ExperimentDirectory
         contextlib.closing(Progress()) as progress,
         _open_journal(directory.journal, facts, calibration, settings) as journal,
         _open_journal(directory.heldout_journal, facts, heldout, settings) as heldout_journal,
+        evaluators(decoder, settings, {"calibration": calibration, "heldout": heldout}) as make,
     ):
-        evaluator = _make_evaluator(decoder, calibration, settings, journal, progress)
-        judge = _make_evaluator(decoder, heldout, settings, heldout_journal, progress)
+        evaluator = make("calibration", journal=journal, on_evaluation=progress.on_evaluation)
+        judge = make("heldout", journal=heldout_journal, on_evaluation=progress.on_evaluation)
         yield Experiment(settings, directory, facts, evaluator, judge, progress, tokenizer)
 
 
@@ -170,17 +166,3 @@ def _make_sets(
 def _open_journal(path: Path, facts: Mapping[str, str], examples: ExampleSet, settings: ExperimentSettings) -> Journal:
     shape = {"window": settings.window, "sinks": settings.sinks}
     return Journal(path, {**facts, "examples": examples.fingerprint, **shape})
-
-
-def _make_evaluator(
-    decoder: Decoder, examples: ExampleSet, settings: ExperimentSettings, journal: Journal, progress: Progress
-) -> Evaluator:
-    return Evaluator(
-        decoder,
-        examples,
-        window=settings.window,
-        sinks=settings.sinks,
-        journal=journal,
-        memory_bytes=int(settings.memory_gib * 2**30),
-        on_evaluation=progress.on_evaluation,
-    )

@@ -50,6 +50,8 @@ class ExperimentSettings:
     dtype: str = option("float32, bfloat16, or auto: bfloat16 where the hardware multiplies it fast", "auto")
     device: str = option("a torch device, or auto: the GPU if there is one", "auto")
     memory_gib: float = option("budget for kept activations, in GiB, beside the model", 4.0)
+    ray: str | None = option("spread the evaluations over Ray: local, or the address of a cluster", None)
+    workers: int | None = option("with --ray: processes that hold the model; by default one a GPU", None)
     trust_remote_code: bool = option("let the checkpoint run Python code of its own", False)
 
     def __post_init__(self) -> None:
@@ -60,6 +62,12 @@ class ExperimentSettings:
             check_integer(name, getattr(self, name), least)
         if self.budget is not None:
             check_integer("budget", self.budget, 1)
+        if self.workers is not None:
+            check_integer("workers", self.workers, 1)
+            if self.ray is None:
+                raise BoschError(
+                    f"{self.workers} workers were asked for without --ray; expected --ray local, or an address"
+                )
         if not self.length or not self.tasks:
             raise BoschError("at least one length and one task are needed")
         for length in self.length:
