@@ -218,7 +218,7 @@ def one_by_one(decoder: Decoder, **options) -> Evaluator:
     return Evaluator(decoder, random_examples([23, 19, 29, 31, 17]), window=WINDOW, batch_tokens=1, **options)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 1.0, 1.1])
+@pytest.mark.parametrize("share", [-0.1, 0.0, 0.2, 0.5, 0.9, 1.0, 1.1])
 def test_a_mask_is_given_up_once_it_cannot_reach_what_is_wanted(share):
     """The examples come hardest first by the base's NLLs, and only as many as the limit leaves undecided."""
     decoder = Decoder(make_model("llama"))
@@ -234,6 +234,7 @@ def test_a_mask_is_given_up_once_it_cannot_reach_what_is_wanted(share):
     score, is_whole = evaluator.score_while(mask, nll_below(limit))
     assert (score.nll, is_whole) == (pytest.approx(total / 5, abs=1e-6), run == 5)
     assert sum(nll > 0 for nll in score.nlls) == run
+    assert evaluator.cost([mask]).evaluations == (run > 0)
 
 
 def test_what_is_known_of_a_mask_saves_work_and_changes_no_answer(tmp_path):

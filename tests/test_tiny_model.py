@@ -1,5 +1,6 @@
 """The trained model in tests/models/tiny: a real thing to find, small enough for every test run."""
 
+import sys
 from pathlib import Path
 from statistics import fmean
 
@@ -57,7 +58,7 @@ def test_incremental_evaluation_equals_plain_passes_on_fifty_masks(tiny, lengths
             evaluator.rebase(mask)
 
 
-@pytest.mark.parametrize(("method", "budget"), [("progressive", 4), ("bosch", 20)])
+@pytest.mark.parametrize(("method", "budget"), [("progressive", 4), ("floating", 4), ("bosch", 20)])
 @pytest.mark.parametrize("ratio", [0.5, 0.75])
 def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     decoder, tokenizer = tiny
@@ -70,6 +71,24 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     print(method, ratio, found, sorted(randoms))
     assert found > fmean(randoms) + 0.15
     assert found >= sorted(randoms)[7]
+
+
+@pytest.mark.parametrize("kind", ["nll", "accuracy+nll"])
+def test_racing_chooses_what_measuring_everything_chooses(tiny, kind, monkeypatch):
+    """The first unit to slide: of 24 measurements most are given up, and the best of all is found."""
+    decoder, tokenizer = tiny
+    data = examples(tokenizer, "calibration", 12)
+    raced, whole = (Evaluator(decoder, data, window=WINDOW, batch_tokens=400) for _ in range(2))
+    monkeypatch.setattr(sys.modules["bosch.selectors.floating"], "TOLERANCE", -1.0)  # no layer slides whole
+    selection = SELECTORS["floating"](
+        Problem(Objective(raced, kind)), 1 / 24, budget=1, seed=0, on_stage=lambda *_: None
+    )
+    objective = Objective(whole, kind)
+    units = list(decoder.layout.units())
+    assert selection.mask.localized == {max(units, key=lambda unit: objective(whole.full.localize([unit])))}
+    singles = [whole.full.localize([unit]) for unit in units]
+    assert sum(not raced.is_known(mask) for mask in singles) >= 6
+    assert raced.cost(singles).full_passes < whole.cost(singles).full_passes
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.75])

@@ -120,8 +120,8 @@ class Evaluator:
         return self.decoder.num_layers * sum(len(example.input_ids) for example in self.examples.examples)
 
     def cost(self, masks: Iterable[HeadMask]) -> Cost:
-        """What known masks cost when they were run."""
-        spent = [self._spent[key] for key in {mask.key() for mask in masks}]
+        """What masks cost when they were run, all examples or some; those that never were cost nothing."""
+        spent = [self._spent[key] for key in {mask.key() for mask in masks} if key in self._spent]
         layer_tokens = sum(tokens for tokens, _ in spent)
         return Cost(len(spent), layer_tokens / self.full_pass_layer_tokens, sum(seconds for _, seconds in spent))
 
