@@ -53,3 +53,8 @@ def predict(model: PreTrainedModel, tokens: Tensor, first: int, chunk: int) -> I
         logits = forward(model, tokens[:, start:stop], cache, max(num_wanted, 1))
         if num_wanted > 0:
             yield stop - num_wanted + 1, logits
+
+
+def rows_that_fit(length: int, num_tokens: int) -> int:
+    """How many rows of a length are a batch of no more than so many tokens; one row always is."""
+    return max(1, num_tokens // length)

@@ -10,7 +10,7 @@ from bosch.errors import BoschError
 from bosch.files import read_json, write_json
 from bosch.provenance import provenance
 
-RESOURCES = {"memory_gib"}
+RESOURCES = {"memory_gib", "batch_tokens"}
 """Settings that change what an experiment costs and nothing of its result: it may be resumed with others."""
 
 

@@ -76,12 +76,19 @@ class ExperimentSettings:
         Raises:
             BoschError: it cannot be read or is not UTF-8.
         """
-        if self.haystack is None:
-            return None
-        try:
-            return Path(self.haystack).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BoschError(f"cannot read the haystack {self.haystack}: {error}") from None
+        return None if self.haystack is None else read_text("haystack", self.haystack)
+
+
+def read_text(kind: str, path: str) -> str:
+    """Content of a text file of the user's.
+
+    Raises:
+        BoschError: it cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoschError(f"cannot read the {kind} {path}: {error}") from None
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
