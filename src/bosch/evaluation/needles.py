@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from bosch.calibration import Example, make_examples
 from bosch.deploy.passes import predict, rows_that_fit
 from bosch.evaluation.generation import generate_answers
+from bosch.evaluation.prompts import encode
 from bosch.evaluation.settings import EvalSettings
 from bosch.objective import Score
 
@@ -102,12 +103,18 @@ def find_in_generated(
     new_tokens: int,
     batch_tokens: int,
 ) -> list[bool]:
-    """Whether the text that a model goes on with holds the answer, upper or lower case, as RULER scores these tasks."""
+    """Whether the text that a model goes on with holds the answer, upper or lower case, as RULER scores these tasks.
+
+    The answer is looked for as the tokenizer writes it, which is the answer itself unless the tokenizer loses spaces.
+    """
     longest = max(len(example.input_ids) for example in examples)
     prompts = [example.prompt for example in examples]
     batch_size = rows_that_fit(longest, batch_tokens)
     texts = generate_answers(model, tokenizer, prompts, new_tokens, batch_size=batch_size)
-    return [example.answer.lower() in text.lower() for example, text in zip(examples, texts, strict=True)]
+    answers = [
+        str(tokenizer.decode(encode(tokenizer, example.answer), skip_special_tokens=True)) for example in examples
+    ]
+    return [answer.strip().lower() in text.lower() for answer, text in zip(answers, texts, strict=True)]
 
 
 def _batches(examples: Sequence[Example], batch_tokens: int) -> Iterator[Sequence[Example]]:

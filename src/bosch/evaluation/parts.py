@@ -1,79 +1,19 @@
-"""What an evaluation is divided into: a part is measured whole, and then kept."""
+"""The parts of an evaluation: from what was asked for to what is measured."""
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 from bosch.deploy.passes import rows_that_fit
-from bosch.errors import BoschError
 from bosch.evaluation import gsm8k, longbench
-from bosch.evaluation.generation import context_length
+from bosch.evaluation.harness import harness_parts
 from bosch.evaluation.needles import measure_needles
 from bosch.evaluation.offline import evaluate_gsm8k, evaluate_longbench
+from bosch.evaluation.part import SCORE, Part, Subject
 from bosch.evaluation.perplexity import measure_perplexity
 from bosch.evaluation.results import TaskResult
 from bosch.evaluation.settings import GROUPS, PERPLEXITY, EvalSettings
-from bosch.experiment.progress import Progress
 from bosch.experiment.settings import read_text
-
-SCORE = "score"
-"""The score of a task that has one."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Subject:
-    """What is measured: a loaded model.
-
-    Args:
-        model: in eval mode.
-        tokenizer: the model's.
-        progress: what a terminal is shown.
-    """
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    progress: Progress
-
-    def check_length(self, num_positions: int) -> None:
-        """Refuse a length that the model was not made for.
-
-        Raises:
-            BoschError: it has fewer positions.
-        """
-        limit = context_length(self.model)
-        if limit is not None and limit < num_positions:
-            raise BoschError(
-                f"the model has {limit} positions, and {num_positions} are asked for; choose shorter --lengths"
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One task, at one length where it has lengths.
-
-    Args:
-        group: what it is reported with.
-        task: its name.
-        length: in tokens.
-        num_positions: that the model needs; 0 = the task finds out itself.
-        num_examples: what the bar counts to; 0 = it has a bar of its own.
-        measure: gives the fields of a row that are not named here.
-    """
-
-    group: str
-    task: str
-    length: int | None
-    num_positions: int
-    num_examples: int
-    measure: Callable[[Subject], Mapping[str, Any]]
-
-    @property
-    def name(self) -> str:
-        """Task and length."""
-        return self.task if self.length is None else f"{self.task} @ {self.length}"
 
 
 def make_parts(settings: EvalSettings) -> tuple[Part, ...]:
@@ -83,18 +23,19 @@ def make_parts(settings: EvalSettings) -> tuple[Part, ...]:
         BoschError: data is missing or not as published, or a library that its score needs is not installed; before
             anything is measured.
     """
-    makers = {
-        "niah": _needle_parts,
-        "longbench": _longbench_parts,
-        gsm8k.NAME: _gsm8k_parts,
-        PERPLEXITY: _perplexity_parts,
-    }
-    chosen = settings.chosen_tasks
-    groups = {group: [task for task in chosen if task in tasks] for group, tasks in GROUPS.items()}
-    return tuple(part for group, tasks in groups.items() if tasks for part in makers[group](tasks, settings))
+    makers: dict[str, Callable[[Sequence[str], EvalSettings], Iterator[Part]]] = {PERPLEXITY: _perplexity_parts}
+    if not settings.harness:
+        makers |= {"niah": _needle_parts, "longbench": _longbench_parts, gsm8k.NAME: _gsm8k_parts}
+    parts: list[Part] = []
+    left = list(settings.chosen_tasks)
+    for group, make in makers.items():
+        if tasks := [task for task in left if task in GROUPS[group]]:
+            parts += make(tasks, settings)
+            left = [task for task in left if task not in tasks]
+    return (*parts, *(harness_parts(left, settings) if left else ()))
 
 
-def _needle_parts(tasks: Iterable[str], settings: EvalSettings) -> Iterator[Part]:
+def _needle_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
     haystack = None if settings.haystack is None else read_text("haystack", settings.haystack)
 
     def make(task: str, length: int) -> Part:
@@ -109,7 +50,7 @@ def _needle_parts(tasks: Iterable[str], settings: EvalSettings) -> Iterator[Part
     return (make(task, length) for length in dict.fromkeys(settings.lengths) for task in tasks)
 
 
-def _longbench_parts(tasks: Iterable[str], settings: EvalSettings) -> Iterator[Part]:
+def _longbench_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
     directory = _data(settings)
     for name in tasks:
         first = longbench.read_documents(directory, name, 1)[0]
@@ -125,7 +66,7 @@ def _longbench_parts(tasks: Iterable[str], settings: EvalSettings) -> Iterator[P
     return map(make, tasks)
 
 
-def _gsm8k_parts(_: Iterable[str], settings: EvalSettings) -> Iterator[Part]:
+def _gsm8k_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
     directory = _data(settings)
     gsm8k.make_prompts(gsm8k.read_problems(directory, 1), gsm8k.read_training_problems(directory))
     batch_size = rows_that_fit(gsm8k.PROMPT_TOKENS, settings.batch_tokens)
@@ -137,7 +78,7 @@ def _gsm8k_parts(_: Iterable[str], settings: EvalSettings) -> Iterator[Part]:
     return iter([Part("longbench", gsm8k.NAME, None, 0, 0, measure)])
 
 
-def _perplexity_parts(_: Iterable[str], settings: EvalSettings) -> Iterator[Part]:
+def _perplexity_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
     assert settings.text is not None
     text = read_text("text", settings.text)
 

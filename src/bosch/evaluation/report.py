@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 
 from bosch.evaluation.directory import EvalDirectory
-from bosch.evaluation.needle_report import needle_tables
-from bosch.evaluation.parts import SCORE
+from bosch.evaluation.harness import GROUP as HARNESS
+from bosch.evaluation.needle_report import by_target, needle_tables
+from bosch.evaluation.part import SCORE
 from bosch.evaluation.perplexity import bucket_names
 from bosch.evaluation.pictures import draw_needles
 from bosch.evaluation.results import SuiteResult, TaskResult
 from bosch.evaluation.rows import Row, Rows
 from bosch.evaluation.settings import PERPLEXITY, EvalSettings
 from bosch.evaluation.suites import LONGBENCH
-from bosch.evaluation.tables import to_markdown
+from bosch.evaluation.tables import LIMITED_NOTE, to_markdown
 from bosch.files import read_json, write_text
 from bosch.tables import text_table
 
@@ -43,7 +44,12 @@ def write_report(directory: EvalDirectory, settings: EvalSettings, rows: Rows) -
 
 def evaluated(rows: Rows) -> list[str]:
     """The tables of every group that there is."""
-    tables = (needle_tables(rows.of("niah")), _longbench(rows), _perplexity(rows.of(PERPLEXITY)))
+    tables = (
+        needle_tables(rows.of("niah")),
+        _longbench(rows),
+        _perplexity(rows.of(PERPLEXITY)),
+        _harness(rows.of(HARNESS)),
+    )
     return [line for lines in tables for line in lines]
 
 
@@ -87,3 +93,19 @@ def _perplexity(rows: Sequence[Row]) -> list[str]:
         title = f"## NLL of {found[0].num_examples} texts of {length} tokens, nats a token, by position"
         lines += [title, "", *text_table(["model", "all", *buckets], cells), ""]
     return lines
+
+
+def _harness(rows: Sequence[Row]) -> list[str]:
+    """A line for each score of lm-eval, a column for each model."""
+    if not rows:
+        return []
+    models = list(by_target(rows))
+    found = {
+        (row.task, name, row.target): (score, row.is_limited) for row in rows for name, score in row.scores.items()
+    }
+    cells = []
+    for task, name in dict.fromkeys((task, name) for task, name, _ in found):
+        scores = [found.get((task, name, model)) for model in models]
+        cells.append([f"{task}: {name}", *("-" if one is None else f"{one[0]:.4f}" + "\\*" * one[1] for one in scores)])
+    lines = ["## lm-eval", "", *text_table(["score", *models], cells), ""]
+    return [*lines, LIMITED_NOTE, ""] if any(row.is_limited for row in rows) else lines

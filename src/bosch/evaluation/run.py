@@ -7,7 +7,8 @@ from typing import Any
 
 from bosch.deploy.opening import open_target
 from bosch.evaluation.directory import EvalDirectory
-from bosch.evaluation.parts import Part, Subject, make_parts
+from bosch.evaluation.part import Part, Subject
+from bosch.evaluation.parts import make_parts
 from bosch.evaluation.report import write_report
 from bosch.evaluation.rows import Row, Rows
 from bosch.evaluation.settings import EvalSettings

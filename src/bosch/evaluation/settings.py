@@ -74,6 +74,8 @@ class EvalSettings:
             raise BoschError("task files are lm-eval's: expected --harness with --include")
         if not self.harness:
             self._check_own_tasks()
+        if self.text is None and PERPLEXITY in self.tasks:
+            raise BoschError("perplexity is measured over a text of yours; expected a UTF-8 file as --text")
 
     def _check_own_tasks(self) -> None:
         known = {task: group for group, tasks in GROUPS.items() for task in tasks} | {name: name for name in GROUPS}
@@ -83,8 +85,6 @@ class EvalSettings:
                 f"{' and '.join(lacking)} need the published JSONL files; expected their directory as --data, or "
                 "--harness to fetch them from the hub"
             )
-        if self.text is None and PERPLEXITY in groups:
-            raise BoschError("perplexity is measured over a text of yours; expected a UTF-8 file as --text")
 
     @property
     def chosen_tasks(self) -> tuple[str, ...]:
