@@ -21,7 +21,12 @@ def read_target(target: str) -> Recipe | str:
 
 
 def open_target(
-    target: Recipe | str, *, dtype: str = "auto", device: str = "auto", trust_remote_code: bool = False
+    target: Recipe | str,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    trust_remote_code: bool = False,
+    yarn: float | None = None,
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """A live model, with its small cache where it is a hybrid, and its tokenizer.
 
@@ -29,11 +34,12 @@ def open_target(
         target: from `read_target`, or any recipe.
         dtype, device: as for `load_model`.
         trust_remote_code: let a checkpoint that is named bring Python code of its own; a recipe says so itself.
+        yarn: as for `load_model`; None = as the checkpoint or the search has it.
 
     Raises:
         BoschError: it cannot be loaded, is not the model that was searched, or the mask is not for it.
     """
     if isinstance(target, str):
-        return load_model(target, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    model, tokenizer = load_original(target, dtype=dtype, device=device)
+        return load_model(target, dtype=dtype, device=device, trust_remote_code=trust_remote_code, yarn=yarn)
+    model, tokenizer = load_original(target, dtype=dtype, device=device, yarn=yarn)
     return hybridize(model, target.mask), tokenizer

@@ -37,7 +37,8 @@ class Subject:
         limit = context_length(self.model)
         if limit is not None and limit < num_positions:
             raise BoschError(
-                f"the model has {limit} positions, and {num_positions} are asked for; choose shorter --lengths"
+                f"the model has {limit} positions, and {num_positions} are asked for; choose shorter --lengths, or "
+                "extend the positions by --yarn"
             )
 
 

@@ -54,9 +54,9 @@ def evaluated(rows: Rows) -> list[str]:
 
 
 def _models(rows: Rows) -> list[str]:
-    header = ["model", "class", "sliding", "window", "sinks", "dtype"]
+    header = ["model", "class", "sliding", "window", "sinks", "positions", "dtype"]
     cells = [
-        [name, one["class"], *(_shown(one[key]) for key in ("ratio", "window", "sinks")), one["dtype"]]
+        [name, one["class"], *(_shown(one[key]) for key in ("ratio", "window", "sinks", "positions")), one["dtype"]]
         for name, one in rows.models.items()
     ]
     return text_table(header, cells)

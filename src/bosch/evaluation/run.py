@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bosch.deploy.opening import open_target
 from bosch.evaluation.directory import EvalDirectory
@@ -55,12 +54,13 @@ def _measure_target(
     possible = ([target.name], [target.at(window) for window in settings.windows])
     if any(names and all(not _missing(rows, name, parts) for name in names) for names in possible):
         return rows
-    options: dict[str, Any] = {
-        "dtype": settings.dtype,
-        "device": settings.device,
-        "trust_remote_code": settings.trust_remote_code,
-    }
-    model, tokenizer = open_target(target.source, **options)
+    model, tokenizer = open_target(
+        target.source,
+        dtype=settings.dtype,
+        device=settings.device,
+        trust_remote_code=settings.trust_remote_code,
+        yarn=settings.yarn,
+    )
     subject = Subject(model, tokenizer, progress)
     subject.check_length(max(part.num_positions for part in parts))
     for name in at_windows(model, target, settings.windows):

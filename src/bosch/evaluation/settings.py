@@ -6,7 +6,7 @@ from bosch.calibration.tasks import TASKS as NEEDLE_TASKS
 from bosch.errors import BoschError
 from bosch.evaluation import gsm8k
 from bosch.evaluation.longbench.tasks import TASKS as LONGBENCH_TASKS
-from bosch.experiment.settings import check_integer, option
+from bosch.experiment.settings import YARN_HELP, check_integer, check_yarn, option
 from bosch.registry import lookup
 
 PERPLEXITY = "perplexity"
@@ -54,6 +54,7 @@ class EvalSettings:
     include: str | None = option("a directory of task files of one's own for lm-eval", None)
     seed: int = option("of the needles", 0)
     batch_tokens: int = option("tokens that enter the model at a time, over all rows of a batch", 8192)
+    yarn: float | None = option(f"{YARN_HELP}; by default as in the search or the checkpoint", None)
     dtype: str = option("float32, bfloat16, or auto: bfloat16 where the hardware multiplies it fast", "auto")
     device: str = option("a torch device, or auto: the GPU if there is one", "auto")
     trust_remote_code: bool = option("let a checkpoint run Python code of its own", False)
@@ -68,6 +69,7 @@ class EvalSettings:
         for name, values in (("length", self.lengths), ("window", self.windows)):
             for value in values:
                 check_integer(name, value, 1)
+        check_yarn(self.yarn)
         if self.limit is not None:
             check_integer("limit", self.limit, 1)
         if self.include is not None and not self.harness:

@@ -12,6 +12,7 @@ from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.deploy.opening import read_target
 from bosch.deploy.recipe import Recipe
 from bosch.errors import BoschError
+from bosch.evaluation.generation import context_length
 from bosch.evaluation.settings import EvalSettings
 from bosch.packaged import MODELS
 from bosch.provenance import model_hash
@@ -70,6 +71,7 @@ def describe(model: "PreTrainedModel") -> dict[str, Any]:
         "ratio": mask and round(mask.ratio, 4),
         "window": mask and mask.window,
         "sinks": mask and mask.sinks,
+        "positions": context_length(model),
     }
 
 

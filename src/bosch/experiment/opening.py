@@ -106,6 +106,7 @@ def open_experiment(settings: ExperimentSettings, directory: ExperimentDirectory
         dtype=settings.dtype,
         device=settings.device,
         trust_remote_code=settings.trust_remote_code,
+        yarn=settings.yarn,
     )
     decoder = Decoder(model)
     facts = {"model": settings.model, "model_hash": model_hash(model), "dtype": str(model.dtype)}
