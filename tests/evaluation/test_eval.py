@@ -10,6 +10,7 @@ from bosch.cli import main
 from bosch.compare.intervals import wilson
 from bosch.deploy.hybridize import hybridize
 from bosch.evaluation import needles, parts
+from bosch.evaluation.needle_report import _share_beyond
 from bosch.evaluation.pictures import depth_table
 from bosch.evaluation.rows import Row, Rows
 from bosch.files import read_json
@@ -63,7 +64,11 @@ def test_tables_average_as_the_paper_does(evaluated):
     report = (evaluated / "report.md").read_text()
     section = report.partition("## Needles at 233 tokens, teacher-forced")[2]
     line = next(line for line in section.splitlines() if line.startswith("| tiny"))
-    assert [cell.strip() for cell in line.strip("|").split("|")] == ["tiny", *cells]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == ["tiny", *cells, ""]
+    line = next(line for line in section.splitlines() if line.startswith("| by-hand"))
+    rows = [row for row in Rows.load(evaluated / "rows.json").rows if (row.target, row.length) == ("by-hand", 233)]
+    beyond = [example["distance"] > 6 * (7 - 1) + 2 for row in rows for example in row.examples]
+    assert line.strip("| ").endswith(f" {fmean(beyond):.0%}")
     assert "generated" in report
     assert "depth of the needle against the length](eval-depths-0-tiny.png)" in report
 
@@ -84,6 +89,13 @@ def test_pictures_are_there_for_each_model(evaluated):
     names = sorted(path.name for path in evaluated.glob("eval-*.png"))
     assert names == ["eval-depths-0-tiny.png", "eval-depths-1-by-hand.png", "eval-lengths.png"]
     assert all((evaluated / name).read_bytes().startswith(b"\x89PNG") for name in names)
+
+
+def test_needles_beyond_reach_are_those_further_back():
+    examples = tuple({"distance": distance} for distance in (10, 38, 39, 100, 101))
+    row = Row("m", "niah", "a", 128, {}, 5, examples=examples)
+    assert _share_beyond([row], 38) == "60%"
+    assert _share_beyond([row], None) == ""
 
 
 def test_a_depth_table_is_the_share_in_each_tenth():

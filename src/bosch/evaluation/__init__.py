@@ -1,4 +1,4 @@
-"""How good a model is on the benchmarks of the paper (3.5, B.6): needles, LongBench, GSM8K, perplexity, and lm-eval's."""
+"""How good a model is on the benchmarks of the paper (3.5, B.6), and on any other by way of lm-eval."""
 
 from bosch.evaluation.results import Suite, SuiteResult, TaskResult
 from bosch.evaluation.settings import EvalSettings

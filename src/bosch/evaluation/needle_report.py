@@ -1,12 +1,12 @@
 """Tables of needles: tasks and averages at each length, as the paper has them (B.6), and over all lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from bosch.compare.intervals import wilson
 from bosch.evaluation.needles import GENERATED, NLL, TEACHER_FORCED
 from bosch.evaluation.results import SuiteResult, TaskResult
-from bosch.evaluation.rows import Row
+from bosch.evaluation.rows import Row, Rows
 from bosch.evaluation.suites import NIAH
 from bosch.tables import text_table
 
@@ -14,15 +14,16 @@ MEASURES = {TEACHER_FORCED: "teacher-forced", GENERATED: "generated"}
 """Scores that are shares of examples, and what a table calls them."""
 
 
-def needle_tables(rows: Sequence[Row]) -> list[str]:
+def needle_tables(rows: Rows) -> list[str]:
     """For each measure that there is: a table for each length, and one over all lengths."""
     lines = []
+    reach = {name: model["reach"] for name, model in rows.models.items()}
     for measure, words in MEASURES.items():
-        found = [row for row in rows if measure in row.scores]
+        found = [row for row in rows.of("niah") if measure in row.scores]
         lengths = list(dict.fromkeys(row.length for row in found))
         for length in lengths:
             lines += [f"## Needles at {length} tokens, {words}", ""]
-            lines += [*_at_length([row for row in found if row.length == length], measure), ""]
+            lines += [*_at_length([row for row in found if row.length == length], measure, reach), ""]
         if len(lengths) > 1:
             lines += [f"## Needles at all lengths, {words}", "", *_over_lengths(found, measure), ""]
     return lines
@@ -42,7 +43,7 @@ def by_target(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-def _at_length(rows: Sequence[Row], measure: str) -> list[str]:
+def _at_length(rows: Sequence[Row], measure: str, reach: Mapping[str, int | None]) -> list[str]:
     tasks = [task for task in NIAH.tasks if any(row.task == task for row in rows)]
     results = [suite_result(found, measure) for found in by_target(rows).values()]
     categories = [
@@ -50,7 +51,14 @@ def _at_length(rows: Sequence[Row], measure: str) -> list[str]:
     ]
     means = [*categories, "total"] if len(categories) == len(NIAH.categories) else categories
     with_nll = measure == TEACHER_FORCED and all(NLL in row.scores for row in rows)
-    header = ["model", *(task.removeprefix("niah_") for task in tasks), *means, "95 %", *["NLL"] * with_nll]
+    header = [
+        "model",
+        *(task.removeprefix("niah_") for task in tasks),
+        *means,
+        "95 %",
+        *["NLL"] * with_nll,
+        "beyond reach",
+    ]
     cells = []
     for result, found in zip(results, by_target(rows).values(), strict=True):
         scores = [result.by_task[task].score if task in result.by_task else None for task in tasks]
@@ -61,8 +69,18 @@ def _at_length(rows: Sequence[Row], measure: str) -> list[str]:
         low, high = wilson(pooled, sum(counts))
         nll = [f"{fmean(row.scores[NLL] for row in found):.3f}"] if with_nll else []
         shown = [_percent(score, result.is_limited()) for score in (*scores, *averages)]
-        cells.append([result.model, *shown, f"{100 * low:.0f}-{100 * high:.0f}", *nll])
+        cells.append(
+            [result.model, *shown, f"{100 * low:.0f}-{100 * high:.0f}", *nll, _share_beyond(found, reach[result.model])]
+        )
     return text_table(header, cells)
+
+
+def _share_beyond(rows: Sequence[Row], reach: int | None) -> str:
+    """Share of the needles that lie further back than a model sees if all its heads slide; only these test which do."""
+    distances = [example["distance"] for row in rows for example in row.examples]
+    if reach is None or not distances:
+        return ""
+    return f"{sum(distance > reach for distance in distances) / len(distances):.0%}"
 
 
 def _over_lengths(rows: Sequence[Row], measure: str) -> list[str]:

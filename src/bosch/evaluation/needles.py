@@ -57,7 +57,7 @@ def measure_needles(
     score = score_answers(model, made, settings.batch_tokens, advance)
     scores = {TEACHER_FORCED: score.accuracy, NLL: score.nll}
     rows = [
-        {"depth": round(depth_of(example), 4), TEACHER_FORCED: hit, NLL: nll}
+        {"depth": round(depth_of(example), 4), "distance": example.distance, TEACHER_FORCED: hit, NLL: nll}
         for example, hit, nll in zip(made, score.hits, score.nlls, strict=True)
     ]
     if settings.generate:

@@ -45,7 +45,7 @@ def write_report(directory: EvalDirectory, settings: EvalSettings, rows: Rows) -
 def evaluated(rows: Rows) -> list[str]:
     """The tables of every group that there is."""
     tables = (
-        needle_tables(rows.of("niah")),
+        needle_tables(rows),
         _longbench(rows),
         _perplexity(rows.of(PERPLEXITY)),
         _harness(rows.of(HARNESS)),

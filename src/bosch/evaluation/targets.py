@@ -62,7 +62,8 @@ def at_windows(model: "PreTrainedModel", target: Target, windows: Sequence[int])
 
 
 def describe(model: "PreTrainedModel") -> dict[str, Any]:
-    """What a model is, as plain data; ratio, window and sinks are None where it is no hybrid."""
+    """What a model is, as plain data; what only a hybrid has is None elsewhere. Its reach is how many tokens back its
+    layers see even if all their heads slide, hopping from layer to layer."""
     mask = mask_of(model.config) if isinstance(model, BoschMixin) else None
     return {
         "class": type(model).__name__,
@@ -71,6 +72,7 @@ def describe(model: "PreTrainedModel") -> dict[str, Any]:
         "ratio": mask and round(mask.ratio, 4),
         "window": mask and mask.window,
         "sinks": mask and mask.sinks,
+        "reach": mask and len(mask.layout.units_per_layer) * (mask.window - 1) + mask.sinks,
         "positions": context_length(model),
     }
 
