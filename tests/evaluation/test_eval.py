@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import sys
 from statistics import fmean
 
 import pytest
@@ -233,6 +234,15 @@ def test_mistakes_are_one_sentence(words, changes, message, tmp_path, capsys, mo
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run" / "rows.json").exists()
+
+
+def test_a_missing_extra_is_named_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    assert main([*arguments(tmp_path / "run", TINY), "--harness"]) == 2
+    error = capsys.readouterr().err
+    assert "this score needs lm_eval, which cannot be imported" in error
+    assert "pip install 'bosch-swa[eval]'" in error
+    assert not (tmp_path / "run").exists()
 
 
 def test_generating_needs_positions_for_the_answer_too(tmp_path, capsys):
