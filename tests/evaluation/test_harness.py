@@ -1,9 +1,11 @@
 """lm-eval on live hybrids: the same numbers as by its own way of loading, and what it must not do."""
 
 import json
+import shutil
 import sys
 
 import pytest
+from transformers import AutoTokenizer
 
 from bosch.cli import main
 from bosch.evaluation import EvalSettings, harness
@@ -113,6 +115,7 @@ def test_a_limit_takes_examples_of_every_length(tiny, monkeypatch):
         }
 
     monkeypatch.setattr(harness, "_evaluate", evaluate)
+    monkeypatch.setattr(harness, "_check_eos", lambda *_: None)
     settings = EvalSettings(targets=("m",), tasks=("niah_single_1",), lengths=(4096, 8192), limit=2, harness=True)
     subject = type("Subject", (), {"tokenizer": tiny[1]})()
     rows = [
@@ -124,6 +127,26 @@ def test_a_limit_takes_examples_of_every_length(tiny, monkeypatch):
         (4096, 2, {"generated": 0.5}),
         (8192, 2, {"generated": 0.5}),
     ]
+
+
+def test_rulers_tasks_run_on_a_live_model(tmp_path, capsys):
+    """From the command line to the table; a model without an EOS is refused, as lm-eval needs one."""
+    options = {"tasks": "niah_single_1", "lengths": 4096, "limit": 2, "yarn": 4}
+    assert run(tmp_path / "none", TINY, **options) == 2
+    assert "and this tokenizer has none" in capsys.readouterr().err
+    model = tmp_path / "model"
+    shutil.copytree(TINY, model)
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    tokenizer.eos_token = tokenizer.bos_token
+    tokenizer.save_pretrained(model)
+    assert run(tmp_path / "run", model, **options) == 0
+    (row,) = Rows.load(tmp_path / "run" / "rows.json").rows
+    assert (row.group, row.task, row.length, row.num_examples) == ("niah", "niah_single_1", 4096, 2)
+    assert row.is_limited
+    assert 0 <= row.scores["generated"] <= 1
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "## Needles at 4096 tokens, generated" in report
+    assert "not a result" in report
 
 
 def test_code_beside_a_tokenizer_is_not_run_by_rulers_tasks(tiny, tmp_path, monkeypatch):
@@ -144,8 +167,6 @@ def test_code_beside_a_tokenizer_is_not_run_by_rulers_tasks(tiny, tmp_path, monk
     marker.unlink()
     for name in [name for name in sys.modules if "evil" in name]:
         monkeypatch.delitem(sys.modules, name)
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     with harness._plain_copy(tokenizer) as copy:
         assert not list(copy.rglob("*.py"))

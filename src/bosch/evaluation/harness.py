@@ -57,6 +57,7 @@ def harness_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[Part
 
 def _needle_part(task: str, length: int, settings: EvalSettings) -> Part:
     def measure(subject: Subject) -> Mapping[str, Any]:
+        _check_eos(subject.tokenizer, task)
         with _plain_copy(subject.tokenizer) as path:
             manager = _manager_of("ruler", {"max_seq_lengths": [length], "tokenizer": str(path)})
             found = _evaluate(subject, task, manager, settings)
@@ -69,6 +70,7 @@ def _paper_part(task: str, name: str, settings: EvalSettings) -> Part:
     folder, score = ("gsm8k", STRICT) if task == gsm8k.NAME else ("longbench", "score,none")
 
     def measure(subject: Subject) -> Mapping[str, Any]:
+        _check_eos(subject.tokenizer, task)
         found = _evaluate(subject, name, _manager_of(folder, {}), settings)
         return {**found, "scores": {SCORE: found["scores"][score]}}
 
@@ -77,6 +79,11 @@ def _paper_part(task: str, name: str, settings: EvalSettings) -> Part:
 
 def _other_part(task: str, manager: Any, settings: EvalSettings) -> Part:
     return Part(GROUP, task, None, 0, 0, lambda subject: _evaluate(subject, task, manager, settings))
+
+
+def _check_eos(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
+    if tokenizer.eos_token_id is None:
+        raise BoschError(f"lm-eval ends the answers of {task} at the EOS, and this tokenizer has none")
 
 
 def _evaluate(subject: Subject, name: str, manager: Any, settings: EvalSettings) -> dict[str, Any]:

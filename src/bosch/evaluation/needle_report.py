@@ -8,6 +8,7 @@ from bosch.evaluation.needles import GENERATED, NLL, TEACHER_FORCED
 from bosch.evaluation.results import SuiteResult, TaskResult
 from bosch.evaluation.rows import Row, Rows
 from bosch.evaluation.suites import NIAH
+from bosch.evaluation.tables import LIMITED_NOTE
 from bosch.tables import text_table
 
 MEASURES = {TEACHER_FORCED: "teacher-forced", GENERATED: "generated"}
@@ -26,7 +27,7 @@ def needle_tables(rows: Rows) -> list[str]:
             lines += [*_at_length([row for row in found if row.length == length], measure, reach), ""]
         if len(lengths) > 1:
             lines += [f"## Needles at all lengths, {words}", "", *_over_lengths(found, measure), ""]
-    return lines
+    return [*lines, LIMITED_NOTE, ""] if any(row.is_limited for row in rows.of("niah")) else lines
 
 
 def suite_result(rows: Sequence[Row], measure: str) -> SuiteResult:
