@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bosch.errors import BoschError
 from bosch.packaged import MODELS, fetch
 from bosch.registry import lookup
+from bosch.yarn import extend_positions
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +22,7 @@ def load_model(
     dtype: str = "auto",
     device: str = "auto",
     trust_remote_code: bool = False,
+    yarn: float | None = None,
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """A causal language model in evaluation mode, and its tokenizer.
 
@@ -31,12 +33,14 @@ def load_model(
             its matrix products are fast, else float32.
         device: a torch device, or "auto": the GPU if there is one.
         trust_remote_code: let the checkpoint bring Python code of its own.
+        yarn: so many times the positions, as in `extend_positions`; None = as the checkpoint has them.
 
     Raises:
-        BoschError: there is no such model, it is no causal language model, or the device or dtype is not to be had.
+        BoschError: there is no such model, it is no causal language model, its positions cannot be extended, or the
+            device or dtype is not to be had.
     """
     import transformers
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     torch_device = _resolve_device(device)
     torch_dtype = _resolve_dtype(dtype, torch_device)
@@ -46,6 +50,10 @@ def load_model(
     options = _loading_options(source, trust_remote_code)
     with _loading_errors(source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if yarn is not None:
+            options["config"] = config = AutoConfig.from_pretrained(source, **options)
+            extend_positions(config, yarn)
+            tokenizer.model_max_length = config.get_text_config(decoder=True).max_position_embeddings
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch_dtype, device_map=torch_device, **options)
     return model, tokenizer
 
@@ -132,6 +140,8 @@ def _loading_errors(source: Path | str) -> Iterator[None]:
 
     try:
         yield
+    except BoschError:
+        raise
     except (OSError, ValueError, RuntimeError, ImportError, KeyError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(source, Path):

@@ -10,6 +10,9 @@ from bosch.experiment.settings import ExperimentSettings
 from bosch.files import read_json
 from bosch.search import RunDirectory
 
+LATER = {"yarn"}
+"""Settings that searches of earlier versions do not have; their default is what those did."""
+
 
 def load_pair(smaller: Path, larger: Path) -> tuple[MaskFile, MaskFile]:
     """The masks of two searches of one model.
@@ -48,6 +51,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise BoschError(f"{file} is not the settings of a search; expected the schema {RunDirectory.schema!r}")
     settings = {}
     for name, kind in typing.get_type_hints(ExperimentSettings).items():
+        if name in LATER and name not in found:
+            continue
         if name not in found or not _is_a(kind, found[name]):
             raise BoschError(f"{file}: its {name} is {found.get(name)!r}; expected {_in_words(kind)}")
         settings[name] = tuple(found[name]) if isinstance(found[name], list) else found[name]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
@@ -10,11 +9,12 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from transformers import Cache, DynamicCache, PreTrainedModel
+from transformers import Cache, PreTrainedModel
 
 from bosch.bench.memory import peak_bytes, reset_peak
 from bosch.bench.settings import WARM_UP_STEPS
-from bosch.deploy.modeling_bosch import CACHE, BoschCache, BoschMixin
+from bosch.deploy.modeling_bosch import BoschCache
+from bosch.deploy.passes import forward, new_cache
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ def _measure(model: PreTrainedModel, prompt: Tensor, continuation: Tensor, chunk
     cache, seconds = _timed_prefills(model, prompt, chunk)
     cache_bytes = count_bytes(cache)
     tokens = continuation.split(1, dim=1)
-    steps = [_time(model.device, functools.partial(_forward, model, token, cache))[1] for token in tokens]
+    steps = [_time(model.device, functools.partial(forward, model, token, cache))[1] for token in tokens]
     context = prompt.shape[1]
     return Measurement(
         context,
@@ -94,19 +94,10 @@ def _timed_prefills(model: PreTrainedModel, prompt: Tensor, chunk: int) -> tuple
 
 
 def _prefill(model: PreTrainedModel, prompt: Tensor, chunk: int) -> Cache:
-    cache = model.new_cache() if isinstance(model, BoschMixin) else DynamicCache(config=model.config)
+    cache = new_cache(model)
     for tokens in prompt.split(chunk, dim=1):
-        _forward(model, tokens, cache)
+        forward(model, tokens, cache)
     return cache
-
-
-@torch.no_grad()
-def _forward(model: PreTrainedModel, tokens: Tensor, cache: Cache) -> None:
-    """One pass as `generate()` makes it: the head sees the last position only, where the model lets us ask for that."""
-    options: dict[str, Any] = (
-        {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-    )
-    model(input_ids=tokens, use_cache=True, **{CACHE: cache}, **options)
 
 
 def _time(device: torch.device, work: Callable[[], T]) -> tuple[T, float]:

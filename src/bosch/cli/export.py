@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bosch.cli.command import Command
 from bosch.errors import BoschError
+from bosch.experiment.settings import YARN_HELP, check_yarn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-shard-size", default="5GB", metavar="SIZE", help="of one weights file, such as 500MB (default: 5GB)"
     )
+    parser.add_argument("--yarn", type=float, metavar="FACTOR", help=YARN_HELP)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -27,11 +29,18 @@ def run(arguments: argparse.Namespace) -> None:
         raise BoschError("expected the directory of a search, or both --model and --mask")
     if not re.fullmatch(r"[1-9]\d*[KMG]B", arguments.max_shard_size):
         raise BoschError(f"--max-shard-size must be a number and KB, MB or GB, got {arguments.max_shard_size!r}")
+    check_yarn(arguments.yarn)
     from bosch.deploy.export import export
     from bosch.deploy.recipe import read_mask, read_run
 
     recipe = read_mask(arguments.model, arguments.mask) if by_name else read_run(arguments.run_directory)
-    export(recipe, arguments.output, overwrite=arguments.overwrite, max_shard_size=arguments.max_shard_size)
+    export(
+        recipe,
+        arguments.output,
+        overwrite=arguments.overwrite,
+        max_shard_size=arguments.max_shard_size,
+        yarn=arguments.yarn,
+    )
     print(f"{recipe.model} with {recipe.mask} is in {arguments.output}")
 
 

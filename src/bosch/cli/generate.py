@@ -2,13 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bosch.cli.command import Command
 from bosch.errors import BoschError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +29,9 @@ def run(arguments: argparse.Namespace) -> None:
     from bosch.deploy.generation import generate, report
     from bosch.deploy.hybridize import restore_full_attention
     from bosch.deploy.modeling_bosch import BoschMixin
+    from bosch.deploy.opening import open_target, read_target
 
-    model, tokenizer = _load(arguments.target)
+    model, tokenizer = open_target(read_target(arguments.target))
     is_hybrid = isinstance(model, BoschMixin)
     if arguments.compare_full and not is_hybrid:
         raise BoschError(f"{arguments.target} is no hybrid, so there is nothing to compare; leave out --compare-full")
@@ -43,18 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
         full = restore_full_attention(model)
         costs["full"] = generate(full, tokenizer, prompt, arguments.max_new_tokens, silent=True)
     report(costs)
-
-
-def _load(target: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    from bosch.deploy import hybridize
-    from bosch.deploy.recipe import is_run, load_original, read_run
-    from bosch.models import load_model
-
-    if not is_run(Path(target)):
-        return load_model(target)
-    recipe = read_run(Path(target))
-    model, tokenizer = load_original(recipe, dtype="auto", device="auto")
-    return hybridize(model, recipe.mask), tokenizer
 
 
 def _read(path: Path) -> str:

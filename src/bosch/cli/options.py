@@ -12,11 +12,13 @@ S = TypeVar("S")
 
 def add_settings(parser: argparse.ArgumentParser, settings: type[Any]) -> None:
     """One option for each field of a dataclass of settings, those that must be given first, and where the results go.
+    Fields without a help are no options.
 
     An optional value has the default None or (), of which nothing is shown.
     """
     kinds = typing.get_type_hints(settings)
-    for field in sorted(dataclasses.fields(settings), key=lambda field: field.default is not dataclasses.MISSING):
+    fields = [field for field in dataclasses.fields(settings) if "help" in field.metadata]
+    for field in sorted(fields, key=lambda field: field.default is not dataclasses.MISSING):
         name, help_text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
         if kinds[field.name] is bool:
             parser.add_argument(name, action="store_true", default=argparse.SUPPRESS, help=help_text)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from bosch.deploy.modeling_bosch import BoschMixin
 
 
-def export(recipe: Recipe, output: Path, *, overwrite: bool = False, max_shard_size: str = "5GB") -> None:
+def export(
+    recipe: Recipe, output: Path, *, overwrite: bool = False, max_shard_size: str = "5GB", yarn: float | None = None
+) -> None:
     """Make a hybrid and write it, in the dtype of the original checkpoint.
 
     Args:
@@ -30,13 +32,14 @@ def export(recipe: Recipe, output: Path, *, overwrite: bool = False, max_shard_s
         output: the directory to make.
         overwrite: replace an exported directory that is there; anything else is refused even so.
         max_shard_size: of one safetensors file, such as "5GB" or "500MB".
+        yarn: the factor by which positions are extended in the config; None = as in the search.
 
     Raises:
         BoschError: the output is taken or cannot be written, the model cannot be loaded, or the mask is not for it.
             The output is then as it was.
     """
     _check_output(output, overwrite)
-    model, tokenizer = load_original(recipe, dtype="checkpoint", device="cpu")
+    model, tokenizer = load_original(recipe, dtype="checkpoint", device="cpu", yarn=yarn)
     write_checkpoint(hybridize(model, recipe.mask), tokenizer, recipe, output, overwrite, max_shard_size)
 
 

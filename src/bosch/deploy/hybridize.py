@@ -56,6 +56,18 @@ def restore_full_attention(model: BoschMixin) -> PreTrainedModel:
     return model
 
 
+def set_window(model: BoschMixin, window: int) -> None:
+    """Give all heads that a mask made sliding another window, in place; layers that slide by themselves keep theirs.
+
+    Args:
+        model: a hybrid.
+        window: W, in tokens, at least 1; of caches that are made from now on.
+    """
+    for layer in model.config.bosch["layers"]:
+        if layer["heads"]:
+            layer["window"] = window
+
+
 def base_class(model: BoschMixin) -> Any:
     """The class of transformers that a hybrid was made of."""
     base = type(model).__mro__[2]  # after its own and what makes it a hybrid

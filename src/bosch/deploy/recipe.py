@@ -27,6 +27,7 @@ class Recipe:
         scores: the rows of a run's `scores.json`; empty where there are none.
         model_hash: of the model that was searched; None where any model of the mask's layout will do.
         trust_remote_code: let the checkpoint bring Python code of its own.
+        yarn: the factor by which the searched model's positions were extended; None = not at all.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Recipe:
     scores: tuple[Mapping[str, Any], ...] = ()
     model_hash: str | None = None
     trust_remote_code: bool = False
+    yarn: float | None = None
 
 
 def read_run(path: Path) -> Recipe:
@@ -61,6 +63,7 @@ def read_run(path: Path) -> Recipe:
         tuple(_read(run.scores)["rows"]) if run.scores.is_file() else (),
         provenance.get("model_hash"),
         settings.get("trust_remote_code") is True,
+        yarn if type(yarn := settings.get("yarn")) in (int, float) else None,
     )
 
 
@@ -78,8 +81,15 @@ def is_run(path: Path) -> bool:
     return RunDirectory(path).settings.is_file()
 
 
-def load_original(recipe: Recipe, *, dtype: str, device: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+def load_original(
+    recipe: Recipe, *, dtype: str, device: str, yarn: float | None = None
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """The model that a hybrid is to be made of, and its tokenizer; arguments as for `load_model`.
+
+    Args:
+        recipe: names the model.
+        dtype, device: as for `load_model`.
+        yarn: extend the positions by another factor than in the search.
 
     Raises:
         BoschError: it cannot be loaded, or is not the model that was searched.
@@ -94,11 +104,15 @@ def load_original(recipe: Recipe, *, dtype: str, device: str) -> tuple["PreTrain
                 f"{recipe.model} is not the model that was searched: its weights or its config have changed since; "
                 "expected the same ones, or --model and --mask to put the mask on another checkpoint"
             )
-    return model, tokenizer
+    if yarn in (None, recipe.yarn):
+        return model, tokenizer
+    del model
+    return _load(dataclasses.replace(recipe, yarn=yarn), dtype, device)
 
 
 def _load(recipe: Recipe, dtype: str, device: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    return load_model(recipe.model, dtype=dtype, device=device, trust_remote_code=recipe.trust_remote_code)
+    trusts = recipe.trust_remote_code
+    return load_model(recipe.model, dtype=dtype, device=device, trust_remote_code=trusts, yarn=recipe.yarn)
 
 
 def _provenance(path: Path) -> dict[str, Any]:

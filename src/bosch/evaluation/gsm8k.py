@@ -16,6 +16,8 @@ from bosch.evaluation.jsonlines import read_json_lines, take_fields
 NAME = "gsm8k"
 NUM_SHOTS = 5
 MAX_NEW_TOKENS = 256
+PROMPT_TOKENS = 1024
+"""About as long is a prompt."""
 STOP = ("Question:", "</s>", "<|im_end|>")
 SHOT_SEED = 1234
 """The harness's own, so that the same examples are drawn."""

@@ -10,7 +10,7 @@ from bosch.errors import BoschError
 from bosch.files import read_json, write_json
 from bosch.provenance import provenance
 
-RESOURCES = {"memory_gib", "ray", "workers"}
+RESOURCES = {"memory_gib", "batch_tokens", "ray", "workers"}
 """Settings that change what an experiment costs and nothing of its result: it may be resumed with others."""
 
 
@@ -95,6 +95,50 @@ class ExperimentDirectory:
         for folder in (self.path_masks, self.unit_scores):
             if folder.is_dir():
                 shutil.rmtree(folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsDirectory:
+    """Where something that is measured row by row keeps everything: the files that all kinds have."""
+
+    schema: ClassVar[str]
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """Settings and provenance, written first."""
+        return self.path / "run.json"
+
+    @property
+    def rows(self) -> Path:
+        """Every row so far, with what it was measured on."""
+        return self.path / "rows.json"
+
+    @property
+    def csv(self) -> Path:
+        """The rows for a spreadsheet."""
+        return self.path / "rows.csv"
+
+    @property
+    def report(self) -> Path:
+        """The report to read first, written last."""
+        return self.path / "report.md"
+
+    @property
+    def pictures(self) -> tuple[Path, ...]:
+        """All pictures, each as PNG and as SVG."""
+        raise NotImplementedError
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether anything was measured."""
+        return self.rows.exists()
+
+    def clear(self) -> None:
+        """Remove all results; files that are none of them stay."""
+        for path in (self.report, *self.pictures, self.csv, self.rows):
+            path.unlink(missing_ok=True)
 
 
 def open_directory(run: ResultDirectory, settings: Any, *, overwrite: bool = False) -> None:

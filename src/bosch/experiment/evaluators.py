@@ -61,6 +61,7 @@ def load(settings: ExperimentSettings) -> tuple["PreTrainedModel", "PreTrainedTo
         dtype=settings.dtype,
         device=settings.device,
         trust_remote_code=settings.trust_remote_code,
+        yarn=settings.yarn,
     )
 
 

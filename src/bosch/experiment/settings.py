@@ -21,6 +21,9 @@ def option(help: str, default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
+YARN_HELP = "extend the model's positions so many times by YaRN, such as 2.0"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExperimentSettings:
     """The model, the window, and the examples that masks are scored on. Each field's help is in its metadata.
@@ -47,6 +50,7 @@ class ExperimentSettings:
     haystack: str | None = option("a UTF-8 text file to hide needles in; by default the text that is shipped", None)
     chat: bool = option("ask through the tokenizer's chat template", False)
     seed: int = option("of the examples and of every method", 0)
+    yarn: float | None = option(YARN_HELP, None)
     dtype: str = option("float32, bfloat16, or auto: bfloat16 where the hardware multiplies it fast", "auto")
     device: str = option("a torch device, or auto: the GPU if there is one", "auto")
     memory_gib: float = option("budget for kept activations, in GiB, beside the model", 4.0)
@@ -60,6 +64,7 @@ class ExperimentSettings:
             lookup("task", task, TASKS)
         for name, least in (("window", 1), ("sinks", 0), ("examples", 1), ("heldout", 1), ("seed", 0)):
             check_integer(name, getattr(self, name), least)
+        check_yarn(self.yarn)
         if self.budget is not None:
             check_integer("budget", self.budget, 1)
         if self.workers is not None:
@@ -90,12 +95,19 @@ class ExperimentSettings:
         Raises:
             BoschError: it cannot be read or is not UTF-8.
         """
-        if self.haystack is None:
-            return None
-        try:
-            return Path(self.haystack).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BoschError(f"cannot read the haystack {self.haystack}: {error}") from None
+        return None if self.haystack is None else read_text("haystack", self.haystack)
+
+
+def read_text(kind: str, path: str) -> str:
+    """Content of a text file of the user's.
+
+    Raises:
+        BoschError: it cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoschError(f"cannot read the {kind} {path}: {error}") from None
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
@@ -106,3 +118,13 @@ def check_integer(name: str, value: Any, least: int) -> None:
     """
     if type(value) is not int or value < least:
         raise BoschError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_yarn(factor: Any) -> None:
+    """Refuse what is no factor of YaRN's; None, for none, is fine.
+
+    Raises:
+        BoschError: with the value.
+    """
+    if factor is not None and not (type(factor) in (int, float) and math.isfinite(factor) and factor > 1):
+        raise BoschError(f"the factor of YaRN must be a number above 1, got {factor!r}")

@@ -47,9 +47,11 @@ def test_a_dictionary_left_in_the_temporary_directory_is_not_read(fresh_segmente
 def test_missing_libraries_name_the_extra(fresh_segmenter, monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     monkeypatch.setitem(sys.modules, "rouge", None)
-    with pytest.raises(BoschError, match=r"this score needs jieba, .*: pip install 'bosch-swa\[eval\]'"):
+    with pytest.raises(
+        BoschError, match=r"cutting Chinese into words needs jieba, .*: pip install 'bosch-swa\[eval\]'"
+    ):
         token_f1_zh("北京", ["北京"])
-    with pytest.raises(BoschError, match=r"this score needs rouge, .*: pip install 'bosch-swa\[eval\]'"):
+    with pytest.raises(BoschError, match=r"ROUGE-L needs rouge, .*: pip install 'bosch-swa\[eval\]'"):
         rouge_l("cat", ["cat"])
 
 

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from bosch.evaluation.extras import import_extra
+from bosch.extras import import_extra
 
 
 def chinese_words(text: str) -> list[str]:
@@ -21,7 +21,7 @@ def chinese_words(text: str) -> list[str]:
 @functools.cache
 def _segmenter() -> Any:
     """A segmenter with jieba's own dictionary alone, whatever words others have added to the shared one."""
-    segmenter = import_extra("jieba").Tokenizer()
+    segmenter = import_extra("jieba", "cutting Chinese into words", "eval").Tokenizer()
     # Left to itself, jieba reads its dictionary from a marshal file in the temporary directory, which is everybody's.
     segmenter.FREQ, segmenter.total = segmenter.gen_pfdict(segmenter.get_dict_file())
     segmenter.initialized = True

@@ -4,8 +4,8 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 
-from bosch.evaluation.extras import import_extra
 from bosch.evaluation.metrics.chinese_words import chinese_words
+from bosch.extras import import_extra
 
 
 def rouge_l(answer: str, references: Sequence[str]) -> float:
@@ -32,7 +32,7 @@ def rouge_l_zh(answer: str, references: Sequence[str]) -> float:
 
 
 def _rouge_l(answer: str, reference: str) -> float:
-    scorer = import_extra("rouge").Rouge(metrics=["rouge-l"], stats=["f"])
+    scorer = import_extra("rouge", "ROUGE-L", "eval").Rouge(metrics=["rouge-l"], stats=["f"])
     with _deeper_recursion(len(answer.split()) + len(reference.split())):
         try:
             return scorer.get_scores(answer, reference)[0]["rouge-l"]["f"]

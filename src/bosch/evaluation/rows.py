@@ -1,0 +1,118 @@
+"""What an evaluation has found so far, kept in `rows.json`: a row for each model, task and length."""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bosch.errors import BoschError
+from bosch.files import read_json, write_json
+
+ROWS_SCHEMA = "bosch.eval-rows/1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The scores of one model on one task.
+
+    Args:
+        target: name of the model.
+        group: what the task is reported with, such as "niah".
+        task: its name.
+        length: in tokens, where the task has one.
+        scores: by name; what they mean is the group's matter.
+        num_examples: how many examples, at least 1.
+        is_limited: only the task's first examples were asked, so that the scores are no result.
+        examples: of each example what the report needs.
+    """
+
+    target: str
+    group: str
+    task: str
+    length: int | None
+    scores: Mapping[str, float]
+    num_examples: int
+    is_limited: bool = False
+    examples: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """All rows, and what is known of each model.
+
+    Args:
+        models: for each name the facts that must not change while its rows are collected.
+        rows: in the order in which they were measured.
+    """
+
+    models: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+
+    def has(self, target: str, task: str, length: int | None) -> bool:
+        """Whether this was measured."""
+        return any((row.target, row.task, row.length) == (target, task, length) for row in self.rows)
+
+    def add(self, row: Row) -> "Rows":
+        """With one more row."""
+        return dataclasses.replace(self, rows=(*self.rows, row))
+
+    def describe(self, target: str, facts: Mapping[str, Any]) -> "Rows":
+        """With the facts of a model.
+
+        Raises:
+            BoschError: it has rows already, of a model with other facts.
+        """
+        for name, value in self.models.get(target, facts).items():
+            if facts.get(name) != value:
+                raise BoschError(
+                    f"the rows of {target} so far are of a model with {name} {value!r}, now it is {facts.get(name)!r}; "
+                    "choose another directory or --overwrite"
+                )
+        return dataclasses.replace(self, models={**self.models, target: facts})
+
+    def of(self, group: str) -> tuple[Row, ...]:
+        """The rows of one group."""
+        return tuple(row for row in self.rows if row.group == group)
+
+    def save(self, path: Path) -> None:
+        """Write JSON, atomically.
+
+        Raises:
+            BoschError: the file cannot be written.
+        """
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        write_json(path, {"schema": ROWS_SCHEMA, "models": self.models, "rows": rows})
+
+    @classmethod
+    def load(cls, path: Path) -> "Rows":
+        """What `save` wrote; no rows where there is no file.
+
+        Raises:
+            BoschError: the file is no such file.
+        """
+        if not path.exists():
+            return cls()
+        try:
+            data = read_json(path)
+            if data["schema"] != ROWS_SCHEMA:
+                raise BoschError(f"expected the schema {ROWS_SCHEMA!r}, found {data['schema']!r}")
+            rows = tuple(Row(**{**row, "examples": tuple(row["examples"])}) for row in data["rows"])
+            return cls(data["models"], rows)
+        except BoschError as error:
+            raise BoschError(f"{path}: {error}") from None
+        except (TypeError, KeyError) as error:
+            raise BoschError(f"{path} does not hold the rows of an evaluation: {error}") from None
+
+    def to_csv(self) -> str:
+        """A line for each score."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        header = ("model", "ratio", "window", "group", "task", "length", "score", "value", "num_examples", "is_limited")
+        writer.writerow(header)
+        for row in self.rows:
+            model = self.models[row.target]
+            where = [row.target, model["ratio"], model["window"], row.group, row.task, row.length]
+            writer.writerows([*where, *score, row.num_examples, row.is_limited] for score in row.scores.items())
+        return text.getvalue()

@@ -1,0 +1,92 @@
+"""The models of an evaluation: what the user named, with the masks and at the windows that were asked for."""
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bosch.analysis.masks import load_masks, name_masks
+from bosch.deploy.hybridize import mask_of, set_window
+from bosch.deploy.modeling_bosch import BoschMixin
+from bosch.deploy.opening import read_target
+from bosch.deploy.recipe import Recipe
+from bosch.errors import BoschError
+from bosch.evaluation.generation import context_length
+from bosch.evaluation.settings import EvalSettings
+from bosch.packaged import MODELS
+from bosch.provenance import model_hash
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A model before it is loaded.
+
+    Args:
+        name: what tells it from the others.
+        source: a recipe, or the name of a model.
+    """
+
+    name: str
+    source: Recipe | str
+
+    def at(self, window: int) -> str:
+        """What its rows at another window than its own are called."""
+        return f"{self.name}, W = {window}"
+
+
+def make_targets(settings: EvalSettings) -> tuple[Target, ...]:
+    """The models in the order in which they were named, masks after the model that they are put on.
+
+    Raises:
+        BoschError: a target is an unfinished search or given twice, or a mask cannot be read.
+    """
+    if twice := [target for target, times in collections.Counter(settings.targets).items() if times > 1]:
+        raise BoschError(f"{twice[0]} is given twice; expected different targets")
+    names = _short_names(settings.targets)
+    targets = [Target(name, read_target(target)) for name, target in zip(names, settings.targets, strict=True)]
+    return (*targets, *(_put_masks(targets[0], settings) if settings.mask else ()))
+
+
+def at_windows(model: "PreTrainedModel", target: Target, windows: Sequence[int]) -> Iterator[str]:
+    """The names of a loaded model's rows; meanwhile a hybrid has one window after the other, where some are given."""
+    if not windows or not isinstance(model, BoschMixin):
+        yield target.name
+        return
+    for window in dict.fromkeys(windows):
+        set_window(model, window)
+        yield target.at(window)
+
+
+def describe(model: "PreTrainedModel") -> dict[str, Any]:
+    """What a model is, as plain data; what only a hybrid has is None elsewhere. Its reach is how many tokens back its
+    layers see even if all their heads slide, hopping from layer to layer."""
+    mask = mask_of(model.config) if isinstance(model, BoschMixin) else None
+    return {
+        "class": type(model).__name__,
+        "model_hash": model_hash(model),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "ratio": mask and round(mask.ratio, 4),
+        "window": mask and mask.window,
+        "sinks": mask and mask.sinks,
+        "reach": mask and len(mask.layout.units_per_layer) * (mask.window - 1) + mask.sinks,
+        "positions": context_length(model),
+    }
+
+
+def _put_masks(target: Target, settings: EvalSettings) -> Iterator[Target]:
+    if not isinstance(target.source, str):
+        raise BoschError(f"{target.name} has a mask already; expected the original model beside --mask")
+    for name, mask in name_masks(load_masks([Path(mask) for mask in settings.mask])).items():
+        source = Recipe(target.source, mask, {}, trust_remote_code=settings.trust_remote_code)
+        yield Target(name if name != target.name else f"{name} (mask)", source)
+
+
+def _short_names(targets: Sequence[str]) -> list[str]:
+    """The last part of a directory's path where that tells it from the others; all else as it was given."""
+    short = [target if target in MODELS else Path(target).name or target for target in targets]
+    count = collections.Counter(short)
+    return [name if count[name] == 1 else target for name, target in zip(short, targets, strict=True)]
