@@ -21,7 +21,7 @@ def main(output: Path, micro_batch: int, kill_after_tokens: int) -> None:
         return {}
 
     try:
-        train_tiny(output, micro_batch=micro_batch, on_evaluation=kill, evaluate_every=LENGTH)
+        train_tiny(output, micro_batch=micro_batch, on_evaluation=kill, eval_every=LENGTH)
     except BoschError as error:
         sys.exit(f"bosch: {error}")
 

@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
     "tokens_per_step": 4 * LENGTH,
     "micro_batch": 2,
     "learning_rate": 1e-2,
-    "checkpoint_every": 2 * 4 * LENGTH,
+    "save_every": 2 * 4 * LENGTH,
     "precision": "float32",
 }
 

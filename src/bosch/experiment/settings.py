@@ -76,12 +76,21 @@ class ExperimentSettings:
         Raises:
             BoschError: it cannot be read or is not UTF-8.
         """
-        if self.haystack is None:
-            return None
-        try:
-            return Path(self.haystack).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BoschError(f"cannot read the haystack {self.haystack}: {error}") from None
+        return read_haystack(self.haystack)
+
+
+def read_haystack(path: str | None) -> str | None:
+    """Content of a haystack file; None, which is the shipped text, for None.
+
+    Raises:
+        BoschError: it cannot be read or is not UTF-8.
+    """
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoschError(f"cannot read the haystack {path}: {error}") from None
 
 
 def check_integer(name: str, value: Any, least: int) -> None:

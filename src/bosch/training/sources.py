@@ -9,10 +9,14 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bosch.errors import BoschError
+from bosch.training.documents import Document, tokenize_texts
 from bosch.training.extras import import_extra
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,15 +77,16 @@ class Source:
             return dataclasses.asdict(self)
         return {"files": [_hash(path) for path in _files(self.location)], "field": self.field, "weight": self.weight}
 
-    def texts(self) -> Iterator[str]:
-        """The documents.
+    def documents(self, tokenizer: "PreTrainedTokenizerBase") -> Iterator[Document]:
+        """One for each text; texts without a token are passed over.
 
         Raises:
             BoschError: something cannot be read, is not UTF-8 or not JSON, or lacks the field.
         """
         if _local(self.location):
-            return itertools.chain.from_iterable(_read(path, self.field) for path in _files(self.location))
-        return _read_hub(self)
+            read = (_read(path, self.field) for path in _files(self.location))
+            return tokenize_texts(itertools.chain.from_iterable(read), tokenizer)
+        return tokenize_texts(_read_hub(self), tokenizer)
 
 
 def _local(location: str) -> bool:
