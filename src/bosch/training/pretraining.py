@@ -20,7 +20,7 @@ from bosch.provenance import model_hash
 from bosch.training.adapters import add_adapters, merge_adapters
 from bosch.training.corpus import Corpus, open_corpus, prepare_corpus
 from bosch.training.documents import DocumentSource
-from bosch.training.heldout import score_examples, summarize
+from bosch.training.heldout import ORIGINAL, score_examples, summarize
 from bosch.training.hybrid import TrainedHybrid, open_hybrid
 from bosch.training.loss import Loss, distillation_loss, language_modeling_loss
 from bosch.training.needles import NeedleSource
@@ -147,7 +147,7 @@ def _teacher(hybrid: TrainedHybrid) -> Iterator[PreTrainedModel]:
 
 
 def _evaluation(decoder: Decoder, examples: ExampleSet) -> Evaluate:
-    """Scores of the hybrid; at the beginning those of the model with all heads full as well, as `original ...`."""
+    """Scores of the hybrid; at the beginning those of the model with all heads full as well."""
 
     def evaluate(tokens: int) -> dict[str, float]:
         model = decoder.model
@@ -155,7 +155,7 @@ def _evaluation(decoder: Decoder, examples: ExampleSet) -> Evaluate:
         if tokens == 0:
             with decoder.hybrid(_all_full(decoder)):
                 original = summarize(score_examples(model, examples), examples)
-            scores |= {f"original {name}": value for name, value in original.items()}
+            scores |= {f"{ORIGINAL}{name}": value for name, value in original.items()}
         return scores
 
     return evaluate
