@@ -32,7 +32,7 @@ def draw_curves(curves: Mapping[str, Curve], path: Path) -> None:
         axes.set_ylabel(label)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylim(0, 1.03)
+    figure.axes[0].set_ylim(-0.03, 1.03)
     figure.axes[1].set_ylim(bottom=0)
     figure.axes[0].legend(fontsize=8, frameon=False)
     save_figure(figure, path)
