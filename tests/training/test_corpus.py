@@ -36,7 +36,7 @@ def test_a_tokenizer_that_begins_texts_does_so_once_a_document(tmp_path: Path) -
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="w60 $A", special_tokens=[("w60", 60)]
     )
-    source = write_json_lines(tmp_path / "a.jsonl", text(1, 2), text(3))
+    source = write_json_lines(tmp_path / "a.jsonl", text(1, 2), "", " ", text(3))
     path = prepare_corpus(corpus_of(source), tokenizer, tmp_path / "cache")
     assert open_corpus(path, 3).tokens.tolist() == [60, 1, 2, EOS, 60, 3, EOS]
 

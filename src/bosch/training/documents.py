@@ -52,8 +52,9 @@ class DocumentSource(Protocol):
 
 
 def tokenize_texts(texts: Iterator[str], tokenizer: "PreTrainedTokenizerBase") -> Iterator[Document]:
-    """Each text as a document; texts of which no token is made are passed over."""
+    """Each text as a document; blank texts and those of which no token is made are passed over."""
     end = tokenizer.eos_token_id
+    texts = (text for text in texts if text.strip())  # a tokenizer may begin even these with a token of its own
     while some := list(itertools.islice(texts, TEXTS_AT_ONCE)):
         for ids in tokenizer(some, truncation=False, padding=False, verbose=False)["input_ids"]:
             if ids and ids != [end]:
