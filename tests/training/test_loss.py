@@ -66,6 +66,18 @@ def test_a_step_along_the_gradient_of_the_distillation_is_as_long_as_it_says() -
     assert (float(loss.detach()) - divergence(teacher, student, inputs)) / step == pytest.approx(squared, rel=1e-3)
 
 
+@pytest.mark.parametrize("ignored", [[], ANSWERS], ids=["all", "answers"])
+def test_the_loss_is_the_mean_over_the_targets(ignored: list[tuple[int, int]]) -> None:
+    model, inputs = tiny_model(), batch(*ignored)
+    with torch.no_grad():
+        loss = language_modeling_loss(model, inputs)
+        p = model(inputs["input_ids"], use_cache=False).logits.softmax(-1)
+    ids, labels = inputs["input_ids"], inputs["labels"]
+    places = [(row, place) for row in range(2) for place in range(1, 11) if labels[row, place] != IGNORED]
+    expected = [-math.log(p[row, place - 1, ids[row, place]]) for row, place in places]
+    assert float(loss) == pytest.approx(math.fsum(expected) / len(expected), abs=1e-6)
+
+
 @pytest.mark.parametrize("loss", [language_modeling_loss, distillation_loss(other_model())])
 def test_a_batch_without_targets_has_the_loss_0_and_gradients_of_0(loss) -> None:
     """Other processes wait for them; a mean over nothing would be no number."""

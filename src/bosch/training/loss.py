@@ -7,19 +7,21 @@ model makes no cache: packed documents would then see each other.
 from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
-from torch.nn.functional import kl_div
+from torch.nn.functional import cross_entropy, kl_div
 
-from bosch.training.packing import IGNORED, num_targets
+from bosch.training.packing import IGNORED
 
 Loss = Callable[[nn.Module, Mapping[str, Tensor]], Tensor]
 """From a model and a batch of `PackedSequences.batch` to a scalar."""
 
 
 def language_modeling_loss(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """The negative log-likelihood of the text, as the model itself computes it (fused, where it can)."""
-    if not num_targets(batch["labels"]):
-        return _target_logits(model, batch).sum()
-    return model(**batch, use_cache=False).loss
+    """The negative log-likelihood of the text, as the model itself computes it (fused, where it can); where few tokens
+    are targets, only their logits are made."""
+    targets = batch["labels"][:, 1:][_predicts(batch)]
+    if 2 * len(targets) > batch["labels"].numel():
+        return model(**batch, use_cache=False).loss
+    return cross_entropy(_target_logits(model, batch), targets, reduction="sum") / max(len(targets), 1)
 
 
 def distillation_loss(teacher: nn.Module) -> Loss:
@@ -45,7 +47,12 @@ def _target_logits(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
     """(number of targets, vocabulary), at least float32: what predicts each target. Of positions that predict none in
     any row, no logits are made."""
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    predicts = batch["labels"][:, 1:] != IGNORED
+    predicts = _predicts(batch)
     positions = predicts.any(0).nonzero()[:, 0]
     logits = model(**inputs, use_cache=False, logits_to_keep=positions).logits[predicts[:, positions]]
     return logits if logits.dtype.itemsize > 4 else logits.float()
+
+
+def _predicts(batch: Mapping[str, Tensor]) -> Tensor:
+    """(B, N - 1) bool: whether the token after a position is a target."""
+    return batch["labels"][:, 1:] != IGNORED

@@ -66,18 +66,13 @@ class PackedSequences:
 
     def num_targets(self, indices: Iterable[int]) -> int:
         """Tokens of some sequences that are predicted: those with a label, but for the first of each sequence."""
-        return num_targets(self.batch(indices)["labels"])
+        return int((self.batch(indices)["labels"][:, 1:] != IGNORED).sum())
 
     def _documents(self, first: int) -> list[tuple[int, int]]:
         """Start and first target of each document in the sequence that begins at a token, counted from there."""
         some = slice(*np.searchsorted(self.starts, [first + 1, first + self.length]) - [1, 0])
         pairs = np.stack([self.starts[some], self.targets[some]], axis=1) - first
         return [tuple(pair) for pair in pairs.tolist()]
-
-
-def num_targets(labels: Tensor) -> int:
-    """How many tokens of a batch are predicted, from labels (B, N)."""
-    return int((labels[:, 1:] != IGNORED).sum())
 
 
 def pack(documents: Iterable[Sequence[int]], length: int, *, documents_apart: bool = False) -> PackedSequences:
