@@ -93,6 +93,7 @@ def test_training_recovers_what_the_hybrid_lost(tiny_export, tmp_path) -> None:
 
 
 def test_adapters_leave_ordinary_exports_and_resume_exactly(tiny_export, tmp_path) -> None:
+    pytest.importorskip("peft")
     changes = {"lora_rank": "2", "tokens": "768", "tokens_per_step": "256", "save_every": "256"}
     changes["learning_rate"] = "1e-2"
     for name in ("whole", "stopped"):
