@@ -212,13 +212,17 @@ class Decoder:
     @contextlib.contextmanager
     def _attending(self, layer: int, state: AttentionState) -> Iterator[None]:
         modules = self.attentions[layer]
+        before = [vars(module).get(STATE) for module in modules]  # blocks may be nested
         for module in modules:
             setattr(module, STATE, state)
         try:
             yield
         finally:
-            for module in modules:
-                delattr(module, STATE)
+            for module, outer in zip(modules, before, strict=True):
+                if outer is None:
+                    delattr(module, STATE)
+                else:
+                    setattr(module, STATE, outer)
 
     @torch.no_grad()
     def _inspect(self) -> tuple[list[list[Observation]], list[nn.Module]]:

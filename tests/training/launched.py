@@ -9,19 +9,22 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
-from tiny import LENGTH, train_tiny
+from tiny import LENGTH, make_examples, tiny_model, train_tiny
 
 from bosch.errors import BoschError
+from bosch.training.heldout import score_examples, summarize
 
 
 def main(output: Path, micro_batch: int, kill_after_tokens: int) -> None:
-    def kill(tokens: int) -> dict[str, float]:
+    model, examples = tiny_model(), make_examples()
+
+    def evaluate(tokens: int) -> dict[str, float]:
         if kill_after_tokens and tokens >= kill_after_tokens:
             os.kill(os.getpid(), signal.SIGKILL)
-        return {}
+        return summarize(score_examples(model, examples), examples)
 
     try:
-        train_tiny(output, micro_batch=micro_batch, on_evaluation=kill, evaluate_every=LENGTH)
+        train_tiny(output, model, micro_batch=micro_batch, on_evaluation=evaluate, eval_every=LENGTH)
     except BoschError as error:
         sys.exit(f"bosch: {error}")
 

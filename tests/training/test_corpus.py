@@ -1,7 +1,7 @@
 import json
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from tokenizers import processors
 
 from bosch.errors import BoschError
 from bosch.training.corpus import Corpus, corpus_facts, open_corpus, prepare_corpus
+from bosch.training.documents import Document
 from bosch.training.sources import Source
 
 
@@ -35,7 +36,7 @@ def test_a_tokenizer_that_begins_texts_does_so_once_a_document(tmp_path: Path) -
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="w60 $A", special_tokens=[("w60", 60)]
     )
-    source = write_json_lines(tmp_path / "a.jsonl", text(1, 2), text(3))
+    source = write_json_lines(tmp_path / "a.jsonl", text(1, 2), "", " ", text(3))
     path = prepare_corpus(corpus_of(source), tokenizer, tmp_path / "cache")
     assert open_corpus(path, 3).tokens.tolist() == [60, 1, 2, EOS, 60, 3, EOS]
 
@@ -120,6 +121,31 @@ def test_every_stretch_of_a_mixture_holds_its_shares(tmp_path: Path) -> None:
         share = np.count_nonzero(owner[:stretch] == 1) / stretch
         assert abs(share - 0.75) <= 11 / stretch
     assert (owner == 1).sum() == 300 * 11  # the first to end
+
+
+class Questions:
+    """Documents whose last word is the answer."""
+
+    location, weight = "questions", 1.0
+
+    def pinned(self) -> "Questions":
+        return self
+
+    def identity(self) -> dict:
+        return {"questions": 1}
+
+    def documents(self, tokenizer) -> Iterator[Document]:
+        return iter([Document([1, 2, 3, EOS], 2), Document([4, 5, EOS], 1), Document([6, 7, 8, EOS], 2)])
+
+
+def test_answers_are_what_is_learned_where_there_are_some(tmp_path: Path) -> None:
+    text_source = Source(location=str(write_json_lines(tmp_path / "a.jsonl", text(9, 10, 11), text(12, 13))))
+    path = prepare_corpus(Corpus((Questions(), text_source)), make_tokenizer(), tmp_path / "cache")
+    row = [1, 2, 3, EOS, 9, 10, 11, EOS, 4, 5, EOS, 12, 13, EOS, 6, 7, 8, EOS]
+    learned = [3, EOS, 9, 10, 11, EOS, 5, EOS, 12, 13, EOS, 8, EOS]
+    for answers_only, expected in ((False, row), (True, learned)):
+        labels = open_corpus(path, 18, answers_only=answers_only).batch([0])["labels"][0]
+        assert labels[labels != -100].tolist() == expected
 
 
 def test_a_limit_of_tokens(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Packing against what a reader of the documents would write down: lists, token by token."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -45,6 +48,26 @@ def test_documents_that_see_each_other_are_one_text() -> None:
     torch.testing.assert_close(batch["input_ids"], torch.tensor([[4, 5, 0, 6], [1, 2, 0, 3]]))
     torch.testing.assert_close(batch["labels"], batch["input_ids"])
     assert packed.num_targets([0, 1]) == 6
+
+
+@given(DOCUMENTS, st.data(), st.integers(3, 29), st.booleans())
+def test_of_a_document_with_an_answer_only_that_is_a_target(
+    documents: list[list[int]], data: st.DataObject, length: int, apart: bool
+) -> None:
+    firsts = [data.draw(st.integers(0, len(document) - 1)) for document in documents]
+    packed = pack(documents, length, documents_apart=apart)
+    packed = dataclasses.replace(packed, targets=packed.starts + np.array(firsts, dtype=np.int64))
+    learned = [place >= first for first, doc in zip(firsts, documents, strict=True) for place in range(len(doc))]
+    begins = [place == 0 for document in documents for place in range(len(document))]
+    for index in range(len(packed)):
+        batch = packed.batch([index])
+        expected = []
+        for place, token in enumerate(batch["input_ids"][0].tolist()):
+            where = index * length + place
+            is_border = apart and place > 0 and begins[where]
+            expected.append(token if learned[where] and not is_border else IGNORED)
+        assert batch["labels"][0].tolist() == expected
+        assert packed.num_targets([index]) == sum(label != IGNORED for label in expected[1:])
 
 
 def test_a_document_longer_than_a_sequence_starts_again_in_each() -> None:

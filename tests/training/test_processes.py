@@ -16,10 +16,11 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny import SETTINGS, train_tiny
+from tiny import SETTINGS, make_examples, tiny_model, train_tiny
 
 from bosch.errors import BoschError
 from bosch.files import read_json
+from bosch.training.heldout import score_examples, summarize
 from bosch.training.log import read_log
 
 TESTS = Path(__file__).parents[1]
@@ -64,8 +65,12 @@ def curve(output: Path) -> list[tuple[int, float]]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("alone") / "run"
-    train_tiny(output, micro_batch=4)
+    output, model, examples = tmp_path_factory.mktemp("alone") / "run", tiny_model(), make_examples()
+
+    def evaluate(_: int) -> dict[str, float]:
+        return summarize(score_examples(model, examples), examples)
+
+    train_tiny(output, model, micro_batch=4, on_evaluation=evaluate, eval_every=SETTINGS["tokens_per_step"])
     return output
 
 
@@ -92,6 +97,17 @@ def test_two_processes_have_the_curve_and_the_weights_of_one(alone: Path, two: t
     states = sorted(path.name for path in (output / last / "training").glob("*.safetensors"))
     count = 2 if kind == "fsdp2" else 1
     assert states == [f"state-{rank:05d}-of-{count:05d}.safetensors" for rank in range(count)]
+
+
+def test_two_processes_share_the_examples_and_have_the_scores_of_one(alone: Path, two: tuple[str, Path]) -> None:
+    _, output = two
+    scores, expected = (
+        [line["scores"] for line in read_log(path / "log.jsonl") if "scores" in line] for path in (output, alone)
+    )
+    assert len(scores) == len(expected) == 9
+    for found, one in zip(scores, expected, strict=True):
+        assert found == pytest.approx(one, abs=1e-4)
+    assert expected[-1]["nll"] < expected[0]["nll"] - 0.5
 
 
 def test_killed_and_resumed_is_undisturbed(two: tuple[str, Path], tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_what_is_due_is_due_once() -> None:
     [
         ("tokens", 0, "tokens must be an integer of at least 1, got 0"),
         ("micro_batch", 1.0, "micro_batch must be an integer"),
-        ("evaluate_every", 0, "evaluate_every must be an integer"),
+        ("eval_every", 0, "eval_every must be an integer"),
         ("learning_rate", float("nan"), "learning_rate must be a positive number, got nan"),
         ("weight_decay", -1.0, "weight_decay must be a number of at least 0"),
         ("warmup", 1.1, "warmup must be a share of the steps from 0 to 1, got 1.1"),

@@ -30,7 +30,7 @@ TOKENS_PER_STEP = SETTINGS["tokens_per_step"]
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that has come to its end, evaluated at each step. Not to be changed."""
     output = tmp_path_factory.mktemp("finished") / "run"
-    train_tiny(output, on_evaluation=kill_at(-1), evaluate_every=TOKENS_PER_STEP)
+    train_tiny(output, on_evaluation=kill_at(-1), eval_every=TOKENS_PER_STEP)
     return output
 
 
@@ -99,7 +99,7 @@ def test_a_checkpoint_is_an_ordinary_export_of_the_trained_weights(tmp_path: Pat
 
 
 def test_only_the_last_checkpoints_stay(tmp_path: Path) -> None:
-    train_tiny(tmp_path / "run", checkpoint_every=TOKENS_PER_STEP, keep_checkpoints=3)
+    train_tiny(tmp_path / "run", save_every=TOKENS_PER_STEP, keep_last=3)
     names = sorted(path.name for path in (tmp_path / "run/checkpoints").iterdir())
     assert names == ["step-00000006", "step-00000007", "step-00000008"]
 
@@ -118,7 +118,7 @@ def test_evaluations_come_at_their_token_counts_and_at_both_ends(tmp_path: Path)
         seen.append(tokens)
         return {"niah": tokens / 2}
 
-    train_tiny(tmp_path / "run", model, evaluate_every=int(2.5 * TOKENS_PER_STEP), on_evaluation=evaluate)
+    train_tiny(tmp_path / "run", model, eval_every=int(2.5 * TOKENS_PER_STEP), on_evaluation=evaluate)
     assert seen == [TOKENS_PER_STEP * step for step in (0, 3, 5, 8)]
     lines = [line for line in read_log(tmp_path / "run/log.jsonl") if "scores" in line]
     assert [(line["step"], line["tokens"], line["scores"]["niah"]) for line in lines] == [
@@ -144,8 +144,8 @@ def test_killed_and_resumed_is_undisturbed(finished: Path, tmp_path: Path, step:
     """At the beginning, before the first checkpoint, and between two, in the second epoch: the same curve and the same
     weights, bit for bit."""
     with pytest.raises(KilledError):
-        train_tiny(tmp_path, on_evaluation=kill_at(step), evaluate_every=TOKENS_PER_STEP)
-    resumed = train_tiny(tmp_path, on_evaluation=kill_at(-1), evaluate_every=TOKENS_PER_STEP)
+        train_tiny(tmp_path, on_evaluation=kill_at(step), eval_every=TOKENS_PER_STEP)
+    resumed = train_tiny(tmp_path, on_evaluation=kill_at(-1), eval_every=TOKENS_PER_STEP)
     logs = [read_log(output / "log.jsonl") for output in (finished, tmp_path)]
     for line in logs[0] + logs[1]:
         line.pop("tokens_per_second", None)
@@ -160,7 +160,7 @@ def test_dropout_too_is_the_same_after_a_resumption(tmp_path: Path) -> None:
         return make_model("gpt_neox", torch.float64, hidden_dropout=0.3)
 
     train_tiny(tmp_path / "whole", model(), tokens=4 * TOKENS_PER_STEP)
-    options = {"tokens": 4 * TOKENS_PER_STEP, "evaluate_every": TOKENS_PER_STEP}
+    options = {"tokens": 4 * TOKENS_PER_STEP, "eval_every": TOKENS_PER_STEP}
     with pytest.raises(KilledError):
         train_tiny(tmp_path / "killed", model(), on_evaluation=kill_at(3), **options)
     torch.rand(7)
@@ -244,7 +244,7 @@ def full_disk(*_: object, **__: object) -> None:
 @pytest.mark.parametrize("place", ["export", "state"])
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KilledError):
-        train_tiny(tmp_path / "run", on_evaluation=kill_at(3), evaluate_every=TOKENS_PER_STEP)
+        train_tiny(tmp_path / "run", on_evaluation=kill_at(3), eval_every=TOKENS_PER_STEP)
     before = sorted((tmp_path / "run/checkpoints").rglob("*"))
     options: dict[str, Any] = {}
     if place == "export":
@@ -313,7 +313,7 @@ def test_another_training_can_be_replaced(copied: Path) -> None:
 
 def test_what_changes_nothing_of_the_result_may_change(copied: Path) -> None:
     shutil.rmtree(copied / "checkpoints/step-00000008")
-    train_tiny(copied, checkpoint_every=None, keep_checkpoints=1)
+    train_tiny(copied, save_every=None, keep_last=1)
 
 
 def test_a_changed_number_of_processes_is_refused(copied: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder
 from bosch.heads import HeadMask
 from bosch.training.packing import PackedSequences, pack
@@ -22,7 +23,7 @@ SETTINGS: dict[str, Any] = {
     "tokens_per_step": 4 * LENGTH,
     "micro_batch": 2,
     "learning_rate": 1e-2,
-    "checkpoint_every": 2 * 4 * LENGTH,
+    "save_every": 2 * 4 * LENGTH,
     "precision": "float32",
 }
 
@@ -35,6 +36,13 @@ def make_sequences(documents_apart: bool = False) -> PackedSequences:
         first, size = torch.randint(1, 40, (2,), generator=generator).tolist()
         documents.append([*range(first, first + size), 0])
     return pack(documents, LENGTH, documents_apart=documents_apart)
+
+
+def make_examples() -> ExampleSet:
+    """Five, which two processes cannot share evenly: after a number, the two that follow."""
+    rows = [tuple(range(first, first + size)) for first, size in ((3, 7), (20, 9), (11, 7), (40, 8), (30, 9))]
+    examples = [Example(row, len(row) - 2, 0, "counting", len(row), 0.0, "", "") for row in rows]
+    return ExampleSet(tuple(examples))
 
 
 def tiny_model(dtype: torch.dtype = torch.float64, **changes: object) -> PreTrainedModel:

@@ -1,4 +1,4 @@
-"""`bosch analyze`: what masks have in common, and what that says."""
+"""`bosch analyze`: what masks have in common, and what that says; and what trainings recover."""
 
 import argparse
 from pathlib import Path
@@ -131,6 +131,20 @@ def _locality(arguments: argparse.Namespace) -> None:
     print(f"{words}\nplot: {arguments.output / 'locality.png'}")
 
 
+def _add_curves(parser: argparse.ArgumentParser) -> None:
+    help_text = "the directory of a training with evaluations, finished or not"
+    parser.add_argument("trainings", type=Path, nargs="+", metavar="TRAINING", help=help_text)
+    _add_output(parser)
+
+
+def _curves(arguments: argparse.Namespace) -> None:
+    from bosch.analysis.curves import load_curves
+    from bosch.analysis.reports.curves import write_curves
+
+    table = write_curves(load_curves(arguments.trainings), arguments.output, overwrite=arguments.overwrite)
+    print(f"{table}\n\ncurves: {arguments.output / 'curves.png'}")
+
+
 ACTIONS = (
     Command(
         name="overlap",
@@ -167,11 +181,18 @@ ACTIONS = (
         add_arguments=_add_locality,
         run=_locality,
     ),
+    Command(
+        name="curves",
+        help="Held-out scores of trainings against tokens, a line each, and those of the original.",
+        example="bosch analyze curves runs/trained-bosch runs/trained-intr --output runs/curves",
+        add_arguments=_add_curves,
+        run=_curves,
+    ),
 )
 
 COMMAND = Command(
     name="analyze",
-    help="Compare masks: what they share, and what that says.",
+    help="Compare masks, what they share and what that says; and trainings.",
     example=ACTIONS[0].example,
     add_arguments=add_arguments,
     run=run,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 import bosch
-from bosch.cli import analyze, bench, compare, eval, export, generate, methods, models, search
+from bosch.cli import analyze, bench, compare, eval, export, generate, methods, models, search, train
 from bosch.cli.parser import Parser
 from bosch.errors import BoschError
 
@@ -15,6 +15,7 @@ COMMANDS = (
     analyze.COMMAND,
     export.COMMAND,
     generate.COMMAND,
+    train.COMMAND,
     eval.COMMAND,
     bench.COMMAND,
     methods.COMMAND,

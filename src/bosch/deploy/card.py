@@ -1,5 +1,6 @@
 """The page that an exported hybrid shows of itself: what it is, how to load it, what it scored, where it came from."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bosch.deploy.hybridize import base_class
@@ -23,18 +24,25 @@ TITLES = {
 }
 
 
-def model_card(recipe: Recipe, model: "BoschMixin") -> str:
-    """README.md of an exported directory, with the header that model hubs read."""
+def model_card(recipe: Recipe, model: "BoschMixin", training: Mapping[str, Any] | None = None) -> str:
+    """README.md of an exported directory, with the header that model hubs read.
+
+    Args:
+        recipe: what the hybrid was made of.
+        model: the hybrid.
+        training: the settings it was trained with; None where its weights are the original's.
+    """
     settings = recipe.provenance.get("settings", {})
     return "\n".join(
         [
             *_header(recipe),
             f"# {recipe.model.rstrip('/').rpartition('/')[2]}: {recipe.mask}",
             "",
-            *_description(recipe, settings),
+            *_description(recipe, settings, training),
             "",
-            *_loading(model),
+            *_loading(model, training),
             "",
+            *_training(training),
             *_scores(recipe),
             "## Where it comes from",
             "",
@@ -43,8 +51,8 @@ def model_card(recipe: Recipe, model: "BoschMixin") -> str:
             *(f"| {title} | {recipe.provenance[key]} |" for key, title in TITLES.items() if key in recipe.provenance),
             *(f"| `{name}` | {value} |" for name, value in settings.items()),
             "",
-            "`mask.json` holds the mask in the original model's order of heads. The weights are the original's, so its "
-            "license applies.",
+            "`mask.json` holds the mask in the original model's order of heads. The weights are the original's"
+            f"{', trained further' if training else ''}, so its license applies.",
             "",
         ]
     )
@@ -57,14 +65,15 @@ def _header(recipe: Recipe) -> list[str]:
     return [*lines, "tags:", "- sliding-window-attention", "- bosch", "---", ""]
 
 
-def _description(recipe: Recipe, settings: dict[str, Any]) -> list[str]:
+def _description(recipe: Recipe, settings: dict[str, Any], training: Mapping[str, Any] | None) -> list[str]:
     mask = recipe.mask
     full, units = mask.layout.num_units - mask.num_localized, mask.layout.num_units
     sinks = f" and the first {mask.sinks} of the sequence" if mask.sinks else ""
     chosen = f", chosen by `{settings['method']}` (objective `{settings['objective']}`)" if "method" in settings else ""
+    trained = "The weights were trained further as this hybrid" if training else "No weight was trained"
     return [
         f"A hybrid of `{recipe.model}`: {mask.num_localized} of its {units} KV heads (ratio {mask.ratio:.3f}){chosen} "
-        f"see the last {mask.window} tokens{sinks}, the other {full} everything. No weight was trained; in each layer "
+        f"see the last {mask.window} tokens{sinks}, the other {full} everything. {trained}; in each layer "
         "the heads were put in another order, full ones first.",
         "",
         f"After T tokens, of these {units} heads' keys and values the cache holds {full} x T + {mask.num_localized} x "
@@ -72,8 +81,9 @@ def _description(recipe: Recipe, settings: dict[str, Any]) -> list[str]:
     ]
 
 
-def _loading(model: "BoschMixin") -> list[str]:
+def _loading(model: "BoschMixin", training: Mapping[str, Any] | None) -> list[str]:
     base = base_class(model)
+    full = "something that was never trained" if training else "the original model"
     return [
         "## Loading",
         "",
@@ -89,8 +99,15 @@ def _loading(model: "BoschMixin") -> list[str]:
         "With `bosch` installed: `import bosch.deploy`, and no `trust_remote_code`. `generate()` uses the small cache "
         "by itself. The weights are those of an ordinary model with its heads in another order: engines that know "
         f"nothing of this load them as `{base.__name__}`, with `model_type` `{base.config_class.model_type}`, and "
-        "compute the original model, all heads full.",
+        f"compute {full}, all heads full.",
     ]
+
+
+def _training(training: Mapping[str, Any] | None) -> list[str]:
+    if not training:
+        return []
+    rows = (f"| `{name}` | {value} |" for name, value in training.items())
+    return ["## Training", "", "| | |", "| --- | --- |", *rows, ""]
 
 
 def _scores(recipe: Recipe) -> list[str]:
@@ -102,6 +119,6 @@ def _scores(recipe: Recipe) -> list[str]:
         *score_table([dict(row) for row in recipe.scores]),
         "",
         "Share of examples whose every answer token is the most likely one; NLL of the answers in nats a token. The "
-        "mask was chosen on the calibration examples.",
+        "mask was chosen on the calibration examples. No weight was trained when these were measured.",
         "",
     ]

@@ -2,10 +2,10 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -54,11 +54,33 @@ def write_checkpoint(
     """Write a hybrid with its tokenizer, card, mask and the code that runs it; arguments and errors as for `export`."""
     _check_output(output, overwrite)
     with _replacing(output) as directory:
-        write_text(directory / "README.md", model_card(recipe, model))
-        recipe.mask.save(directory / "mask.json", recipe.provenance)
-        tokenizer.save_pretrained(directory)
-        # The weights come last: without them, what a killed process leaves under its temporary name does not load.
-        model.save_pretrained(directory, max_shard_size=max_shard_size)
+        write_files(model, tokenizer, recipe, directory, max_shard_size=max_shard_size)
+
+
+def write_files(
+    model: "BoschMixin",
+    tokenizer: "PreTrainedTokenizerBase",
+    recipe: Recipe,
+    directory: Path,
+    *,
+    training: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> None:
+    """Write all files of an exported hybrid into a directory.
+
+    Args:
+        model: the hybrid.
+        tokenizer: the model's.
+        recipe: what it was made of.
+        directory: that is there.
+        training: the settings it was trained with, as plain data; None where its weights are the original's.
+        options: of `save_pretrained`.
+    """
+    write_text(directory / "README.md", model_card(recipe, model, training))
+    recipe.mask.save(directory / "mask.json", recipe.provenance)
+    tokenizer.save_pretrained(directory)
+    # The weights come last: without them, what a killed process leaves under its temporary name does not load.
+    model.save_pretrained(directory, **options)
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

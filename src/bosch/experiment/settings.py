@@ -95,7 +95,16 @@ class ExperimentSettings:
         Raises:
             BoschError: it cannot be read or is not UTF-8.
         """
-        return None if self.haystack is None else read_text("haystack", self.haystack)
+        return read_haystack(self.haystack)
+
+
+def read_haystack(path: str | None) -> str | None:
+    """Content of a haystack file; None, which is the shipped text, for None.
+
+    Raises:
+        BoschError: it cannot be read or is not UTF-8.
+    """
+    return None if path is None else read_text("haystack", path)
 
 
 def read_text(kind: str, path: str) -> str:

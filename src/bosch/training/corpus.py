@@ -1,13 +1,13 @@
 """A corpus in the cache: documents of one or several sources, tokenized once, as one long row of tokens.
 
 The row is not yet cut, so that sequences of any length are made of the same files. They are raw little-endian integers:
-`tokens.u32`, and `documents.i64`, where each document begins; `corpus.json` says how many there are and of what.
+`tokens.u32`, and for each document where it begins in `documents.i64`, and where its answer does, or again the document
+if it has none, in `answers.i64`; `corpus.json` says how many there are and of what.
 """
 
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import shutil
 import sys
@@ -20,15 +20,13 @@ from tqdm import tqdm
 
 from bosch.errors import BoschError
 from bosch.files import read_json, write_json
+from bosch.training.documents import Document, DocumentSource
 from bosch.training.packing import PackedSequences
-from bosch.training.sources import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 CORPUS_SCHEMA = "bosch.corpus/1"
-TEXTS_AT_ONCE = 64
-"""Texts that the tokenizer is given together, which it may spread over the cores."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Corpus:
         BoschError: no source, or a limit below 1.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[DocumentSource, ...]
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -99,13 +97,16 @@ def prepare_corpus(corpus: Corpus, tokenizer: "PreTrainedTokenizerBase", cache: 
     return path
 
 
-def open_corpus(path: Path, length: int, *, documents_apart: bool = False) -> PackedSequences:
+def open_corpus(
+    path: Path, length: int, *, documents_apart: bool = False, answers_only: bool = False
+) -> PackedSequences:
     """The sequences of a prepared corpus; the files are mapped, not read.
 
     Args:
         path: what `prepare_corpus` returned.
         length: N, in tokens, at least 3.
         documents_apart: see `PackedSequences`.
+        answers_only: of documents that have an answer, only that is learned.
 
     Raises:
         BoschError: it is no corpus, it is damaged, or it has not one whole sequence.
@@ -119,7 +120,8 @@ def open_corpus(path: Path, length: int, *, documents_apart: bool = False) -> Pa
         raise BoschError(
             f"the corpus has {len(tokens)} tokens, not one sequence of {length}; give more text or shorter sequences"
         )
-    return PackedSequences(tokens, starts, length, documents_apart, data["largest_id"])
+    targets = _map(path / "answers.i64", np.dtype("<i8"), data["num_documents"]) if answers_only else starts
+    return PackedSequences(tokens, starts, targets, length, documents_apart, data["largest_id"])
 
 
 def corpus_facts(path: Path) -> dict[str, Any]:
@@ -165,24 +167,26 @@ def _partial_directory(path: Path) -> Iterator[Path]:
 
 
 def _write_tokens(corpus: Corpus, tokenizer: "PreTrainedTokenizerBase", directory: Path) -> dict[str, Any]:
-    """Write both files; returns what `corpus.json` says of them."""
+    """Write the three files; returns what `corpus.json` says of them."""
     num_tokens, num_documents, largest_id = 0, 0, 0
     per_source = [0] * len(corpus.sources)
     with (
         (directory / "tokens.u32").open("xb") as tokens,
         (directory / "documents.i64").open("xb") as starts,
+        (directory / "answers.i64").open("xb") as answers,
         tqdm(desc="tokenizing", unit="tok", unit_scale=True, file=sys.stderr, disable=not sys.stderr.isatty()) as bar,
     ):
         for index, document in _mixture(corpus, tokenizer):
             if corpus.max_tokens is not None and num_tokens >= corpus.max_tokens:
                 break
-            _append(tokens, document, "<u4")
+            _append(tokens, document.ids, "<u4")
             _append(starts, [num_tokens], "<i8")
-            num_tokens += len(document)
+            _append(answers, [num_tokens + document.answer_start], "<i8")
+            num_tokens += len(document.ids)
             num_documents += 1
-            per_source[index] += len(document)
-            largest_id = max(largest_id, *document)
-            bar.update(len(document))
+            per_source[index] += len(document.ids)
+            largest_id = max(largest_id, *document.ids)
+            bar.update(len(document.ids))
     if not num_tokens:
         names = ", ".join(source.location for source in corpus.sources)
         raise BoschError(f"there is no text in {names}; expected at least one document that is not empty")
@@ -194,23 +198,14 @@ def _append(file: BinaryIO, values: list[int], dtype: str) -> None:
     file.write(np.asarray(values, dtype=dtype).tobytes())
 
 
-def _mixture(corpus: Corpus, tokenizer: "PreTrainedTokenizerBase") -> Iterator[tuple[int, list[int]]]:
+def _mixture(corpus: Corpus, tokenizer: "PreTrainedTokenizerBase") -> Iterator[tuple[int, Document]]:
     """Documents, each with the number of its source, in the order of the corpus."""
-    streams = [_tokenize(source.texts(), tokenizer) for source in corpus.sources]
+    streams = [source.documents(tokenizer) for source in corpus.sources]
     num_tokens = [0] * len(streams)
     while True:
         index = min(range(len(streams)), key=lambda index: num_tokens[index] / corpus.sources[index].weight)
         document = next(streams[index], None)
         if document is None:
             return
-        num_tokens[index] += len(document)
+        num_tokens[index] += len(document.ids)
         yield index, document
-
-
-def _tokenize(texts: Iterator[str], tokenizer: "PreTrainedTokenizerBase") -> Iterator[list[int]]:
-    """Each text's tokens with one EOS at the end; texts of which no token is made are passed over."""
-    end = tokenizer.eos_token_id
-    while some := list(itertools.islice(texts, TEXTS_AT_ONCE)):
-        for ids in tokenizer(some, truncation=False, padding=False, verbose=False)["input_ids"]:
-            if ids and ids != [end]:
-                yield ids if ids[-1] == end else [*ids, end]

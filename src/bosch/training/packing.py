@@ -23,6 +23,8 @@ class PackedSequences:
     Args:
         tokens: (num_tokens,) integers, all documents one after the other, each with its end-of-text token.
         starts: (num_documents,) integers, rising: where in `tokens` each document begins.
+        targets: (num_documents,) integers: from which token on each document is learned; its start, or where it has an
+            answer and only answers shall be learned, the answer's.
         length: N, at least 3.
         documents_apart: the documents of a sequence shall not see each other. Their positions begin at 0 then, also
             those of a document's rest at the beginning of a sequence, whose first part it cannot see either; and no
@@ -32,6 +34,7 @@ class PackedSequences:
 
     tokens: NDArray[np.integer]
     starts: NDArray[np.integer]
+    targets: NDArray[np.integer]
     length: int
     documents_apart: bool = False
     largest_id: int = 0
@@ -46,28 +49,30 @@ class PackedSequences:
             `input_ids` and `labels` (B, N) int64, labels not shifted; and `position_ids` (B, N) int64 where documents
             are kept apart. Those that start again are what tells a model so.
         """
-        rows = [slice(index * self.length, (index + 1) * self.length) for index in indices]
-        input_ids = torch.from_numpy(np.stack([self.tokens[row] for row in rows]).astype(np.int64))
-        if not self.documents_apart:
-            return {"input_ids": input_ids, "labels": input_ids.clone()}
+        firsts = [index * self.length for index in indices]
+        rows = np.stack([self.tokens[first : first + self.length] for first in firsts])
+        input_ids = torch.from_numpy(rows.astype(np.int64))
         labels, beginnings = input_ids.clone(), torch.zeros_like(input_ids)
-        for row, borders in enumerate(map(self._borders, rows)):
-            labels[row, borders] = IGNORED
-            beginnings[row, borders] = torch.tensor(borders, dtype=torch.int64)
+        for row, first in enumerate(firsts):
+            for start, target in self._documents(first):
+                labels[row, max(start, 0) : max(target, 0)] = IGNORED
+                if start > 0 and self.documents_apart:
+                    labels[row, start] = IGNORED
+                    beginnings[row, start] = start
+        if not self.documents_apart:
+            return {"input_ids": input_ids, "labels": labels}
         position_ids = torch.arange(self.length) - beginnings.cummax(-1).values
         return {"input_ids": input_ids, "labels": labels, "position_ids": position_ids}
 
     def num_targets(self, indices: Iterable[int]) -> int:
-        """Tokens of some sequences that are predicted: all but the first of each, and of each document if they are kept
-        apart."""
-        rows = [slice(index * self.length, (index + 1) * self.length) for index in indices]
-        num_borders = sum(len(self._borders(row)) for row in rows) if self.documents_apart else 0
-        return len(rows) * (self.length - 1) - num_borders
+        """Tokens of some sequences that are predicted: those with a label, but for the first of each sequence."""
+        return int((self.batch(indices)["labels"][:, 1:] != IGNORED).sum())
 
-    def _borders(self, row: slice) -> list[int]:
-        """Where in a sequence documents begin, its own beginning left out."""
-        first, past = np.searchsorted(self.starts, [row.start + 1, row.stop])
-        return (self.starts[first:past] - row.start).tolist()
+    def _documents(self, first: int) -> list[tuple[int, int]]:
+        """Start and first target of each document in the sequence that begins at a token, counted from there."""
+        some = slice(*np.searchsorted(self.starts, [first + 1, first + self.length]) - [1, 0])
+        pairs = np.stack([self.starts[some], self.targets[some]], axis=1) - first
+        return [tuple(pair) for pair in pairs.tolist()]
 
 
 def pack(documents: Iterable[Sequence[int]], length: int, *, documents_apart: bool = False) -> PackedSequences:
@@ -75,7 +80,7 @@ def pack(documents: Iterable[Sequence[int]], length: int, *, documents_apart: bo
     rows = [np.asarray(document, dtype=np.int64) for document in documents]
     starts = np.cumsum([0, *map(len, rows)])[:-1]
     tokens = np.concatenate([np.empty(0, np.int64), *rows])
-    return PackedSequences(tokens, starts, length, documents_apart, int(tokens.max(initial=0)))
+    return PackedSequences(tokens, starts, starts, length, documents_apart, int(tokens.max(initial=0)))
 
 
 def reading_order(num_sequences: int, seed: int, first: int, count: int) -> list[int]:

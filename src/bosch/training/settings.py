@@ -4,12 +4,17 @@ fields."""
 import dataclasses
 import math
 
+from bosch.calibration.tasks import TASKS
 from bosch.errors import BoschError
 from bosch.experiment.settings import check_integer, option
+from bosch.registry import lookup
+
+NEEDLES = "needles"
+"""Among the sources of data, the documents of `bosch.training.needles`; a file of that name is `./needles`."""
 
 PRECISIONS = ("auto", "bfloat16", "float32")
 
-RESOURCES = {"checkpoint_every", "keep_checkpoints", "evaluate_every", "trackers"}
+RESOURCES = {"save_every", "keep_last", "eval_every", "trackers"}
 """Settings that change nothing of what is learned: a training may be resumed with others."""
 
 
@@ -33,16 +38,16 @@ class TrainSettings:
     precision: str = option(
         "float32, bfloat16 (mixed), or auto: bfloat16 where the hardware multiplies it fast", "auto"
     )
-    checkpoint_every: int | None = option("tokens between checkpoints; by default only the end is one", None)
-    keep_checkpoints: int = option("how many of the last checkpoints are kept", 2)
-    evaluate_every: int | None = option("tokens between evaluations, which also begin and end the training", None)
+    save_every: int | None = option("tokens between checkpoints; by default only the end is one", None)
+    keep_last: int = option("how many of the last checkpoints are kept", 2)
+    eval_every: int | None = option("tokens between evaluations, which also begin and end the training", None)
     trackers: tuple[str, ...] = option("comma-separated trackers of accelerate, such as tensorboard", ())
     seed: int = option("of the order of the sequences, and of dropout", 0)
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "tokens_per_step", "micro_batch", "keep_checkpoints"):
+        for name in ("tokens", "tokens_per_step", "micro_batch", "keep_last"):
             check_integer(name, getattr(self, name), 1)
-        for name in ("checkpoint_every", "evaluate_every"):
+        for name in ("save_every", "eval_every"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         check_integer("seed", self.seed, 0)
@@ -56,3 +61,53 @@ class TrainSettings:
             raise BoschError(f"warmup must be a share of the steps from 0 to 1, got {self.warmup!r}")
         if self.precision not in PRECISIONS:
             raise BoschError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the optimizer; the last one is whole."""
+        return -(-self.tokens // self.tokens_per_step)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainSettings(TrainSettings):
+    """The same, and what is trained on and how it is judged.
+
+    Raises:
+        BoschError: a value out of range; what needs the model, the text or the tokenizer is judged later.
+    """
+
+    data: tuple[str, ...] = option(
+        f"comma-separated files, directories, data sets of the hub, or {NEEDLES!r}: documents that hide a needle"
+    )
+    weights: tuple[float, ...] = option("share of each source, in tokens and in proportion; by default all alike", ())
+    field: str = option("what holds the text in JSON lines, Parquet and data sets of the hub", "text")
+    split: str = option("of data sets of the hub", "train")
+    subset: str | None = option("of a data set of the hub that has several", None)
+    sequence_length: int = option("tokens of a sequence", 32_768)
+    documents_apart: bool = option("documents of one sequence do not see each other", False)
+    answers_only: bool = option("of documents with a question, only the answer is learned", False)
+    distill: bool = option("learn the original model's probabilities in place of the text's own next tokens", False)
+    lora_rank: int | None = option("train adapters of this rank; by default all weights", None)
+    tasks: tuple[str, ...] = option(
+        "needle tasks, comma-separated", ("niah_single_1", "niah_single_2", "niah_multikey_1")
+    )
+    length: tuple[int, ...] = option("tokens of needle documents and held-out examples, answers included", (512,))
+    heldout: int = option("held-out examples of an evaluation, the same for every seed", 32)
+    haystack: str | None = option("a UTF-8 text file to hide held-out needles in; by default the shipped text", None)
+    needle_haystack: str | None = option("the same for needle documents", None)
+    chat: bool = option("ask through the tokenizer's chat template", False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data or not self.tasks or not self.length:
+            raise BoschError("at least one source of data, one task and one length are needed")
+        if self.weights and len(self.weights) != len(self.data):
+            raise BoschError(f"weights must be as many as there are sources ({len(self.data)}), got {self.weights}")
+        for name in ("heldout", "sequence_length"):
+            check_integer(name, getattr(self, name), 1)
+        if self.lora_rank is not None:
+            check_integer("lora_rank", self.lora_rank, 1)
+        for task in self.tasks:
+            lookup("task", task, TASKS)
+        for length in self.length:
+            check_integer("length", length, 1)

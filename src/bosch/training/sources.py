@@ -9,10 +9,14 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bosch.errors import BoschError
-from bosch.training.extras import import_extra
+from bosch.extras import import_extra
+from bosch.training.documents import Document, tokenize_texts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,15 +77,16 @@ class Source:
             return dataclasses.asdict(self)
         return {"files": [_hash(path) for path in _files(self.location)], "field": self.field, "weight": self.weight}
 
-    def texts(self) -> Iterator[str]:
-        """The documents.
+    def documents(self, tokenizer: "PreTrainedTokenizerBase") -> Iterator[Document]:
+        """One for each text; texts without a token are passed over.
 
         Raises:
             BoschError: something cannot be read, is not UTF-8 or not JSON, or lacks the field.
         """
         if _local(self.location):
-            return itertools.chain.from_iterable(_read(path, self.field) for path in _files(self.location))
-        return _read_hub(self)
+            read = (_read(path, self.field) for path in _files(self.location))
+            return tokenize_texts(itertools.chain.from_iterable(read), tokenizer)
+        return tokenize_texts(_read_hub(self), tokenizer)
 
 
 def _local(location: str) -> bool:
@@ -137,8 +142,8 @@ def _read_json_lines(path: Path, field: str) -> Iterator[str]:
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
-    parquet = import_extra("pyarrow.parquet", "reading Parquet")
-    arrow = import_extra("pyarrow", "reading Parquet")
+    parquet = import_extra("pyarrow.parquet", "reading Parquet", "train")
+    arrow = import_extra("pyarrow", "reading Parquet", "train")
     try:
         table = parquet.ParquetFile(path)
         if field not in table.schema_arrow.names:
@@ -151,7 +156,7 @@ def _read_parquet(path: Path, field: str) -> Iterator[str]:
 
 
 def _read_hub(source: Source) -> Iterator[str]:
-    datasets = import_extra("datasets", f"the data set {source.location!r} of the hub")
+    datasets = import_extra("datasets", f"the data set {source.location!r} of the hub", "train")
     try:
         rows = iter(
             datasets.load_dataset(

@@ -110,10 +110,6 @@ class _Run:
     def accelerator(self) -> Accelerator:
         return self.trained.accelerator
 
-    @property
-    def num_steps(self) -> int:
-        return -(-self.settings.tokens // self.settings.tokens_per_step)
-
 
 def _distribute(
     accelerator: Accelerator, model: PreTrainedModel, sequences: PackedSequences, settings: TrainSettings
@@ -142,20 +138,20 @@ def _train(run: _Run, save: Save, on_evaluation: Evaluate | None) -> Path:
     before = list_checkpoints(run.directory.checkpoints)
     state = load_checkpoint(run.trained, before[-1]) if before else TrainingState()
     run.accelerator.init_trackers("bosch", config=_flat(dataclasses.asdict(settings)))
-    log = TrainingLog(run.directory.log, run.accelerator, state.step if before else None, run.num_steps)
+    log = TrainingLog(run.directory.log, run.accelerator, state.step if before else None, run.settings.num_steps)
     with contextlib.closing(log):
         if not before and on_evaluation:
             _evaluate(run, log, 0, on_evaluation)
-        while state.step < run.num_steps:
+        while state.step < run.settings.num_steps:
             values = _take_step(run, state)
             state = TrainingState(state.step + 1, state.sequences_read + run.plan.sequences_per_step)
-            tokens, is_last = state.step * tokens_per_step, state.step == run.num_steps
+            tokens, is_last = state.step * tokens_per_step, state.step == run.settings.num_steps
             with failing_together(run.accelerator):
                 log.add_step(state.step, tokens, tokens_per_step, values)
-            if on_evaluation and (is_last or is_due(settings.evaluate_every, tokens - tokens_per_step, tokens)):
+            if on_evaluation and (is_last or is_due(settings.eval_every, tokens - tokens_per_step, tokens)):
                 _evaluate(run, log, state.step, on_evaluation)
-            if is_last or is_due(settings.checkpoint_every, tokens - tokens_per_step, tokens):
-                keep = settings.keep_checkpoints
+            if is_last or is_due(settings.save_every, tokens - tokens_per_step, tokens):
+                keep = settings.keep_last
                 save_checkpoint(run.trained, state, run.directory.checkpoints, save=save, keep=keep)
     return list_checkpoints(run.directory.checkpoints)[-1]
 
@@ -170,7 +166,7 @@ def _take_step(run: _Run, state: TrainingState) -> dict[str, float]:
         BoschError: the loss or its gradient is no finite number; the weights are as they were.
     """
     accelerator, model, settings = run.accelerator, run.trained.model, run.settings
-    rate = learning_rate(state.step, run.num_steps, settings.learning_rate, settings.warmup)
+    rate = learning_rate(state.step, run.settings.num_steps, settings.learning_rate, settings.warmup)
     for group in run.trained.optimizer.param_groups:
         group["lr"] = rate
     torch.manual_seed(_seed(settings.seed, state.step, accelerator.process_index))
