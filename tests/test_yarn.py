@@ -7,14 +7,15 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, BloomConfig, Qwen3Config, Qwen3ForCausalLM
 
 from bosch.cli import main
-from bosch.deploy import mask_of
+from bosch.deploy import hybridize, mask_of
 from bosch.deploy.opening import open_target, read_target
+from bosch.deploy.passes import forward
 from bosch.errors import BoschError
 from bosch.evaluation import EvalSettings
 from bosch.files import read_json
 from bosch.models import load_model
 from bosch.yarn import extend_positions
-from deploy.conftest import TINY
+from evaluation.conftest import MASK, TINY
 from families import FAMILIES, make_config
 
 FLAT = sorted(FAMILIES.keys() - {"gemma3", "gpt_oss"})
@@ -123,3 +124,14 @@ def test_a_factor_that_shrinks_is_refused_by_the_command(tmp_path, capsys):
     assert main(["search", "--model", str(TINY), "--ratio", "0.5", "--window", "8", "--yarn", "0.5",
                  "--output", str(tmp_path / "run")]) == 2  # fmt: skip
     assert "the factor of YaRN must be a number above 1, got 0.5" in capsys.readouterr().err
+
+
+def test_the_cache_beyond_the_trained_positions_holds_no_more_than_its_formula():
+    model = hybridize(load_model(str(TINY), dtype="float32", device="cpu", yarn=2.0)[0], MASK)
+    tokens = torch.randint(10, 3000, (1, 1501), generator=torch.Generator().manual_seed(0))
+    cache = model.new_cache()
+    for chunk in tokens.split(499, dim=1):
+        logits = forward(model, chunk, cache)
+    assert torch.isfinite(logits).all()
+    formula = 4 * 2 * 16 * (12 * 1501 + 12 * (MASK.window + MASK.sinks))  # 6 layers, 2 of 4 heads full, float32
+    assert formula <= cache.nbytes <= formula * 65 / 64
