@@ -253,7 +253,7 @@ def test_a_search_directory_cannot_consent_to_running_code(searches, tmp_path, m
         seen.append(trust_remote_code)
         raise BoschError("not now")
 
-    monkeypatch.setattr("bosch.experiment.opening.load_model", refuse_to_load)
+    monkeypatch.setattr("bosch.experiment.evaluators.load_model", refuse_to_load)
     assert main(command(searches, tmp_path / "out", *flags)) == 2
     assert seen == [trusted]
 

@@ -5,10 +5,10 @@ import re
 import pytest
 import torch
 from dense_reference import dense_hybrid
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from bosch.cli import main
 from bosch.heads import HeadMask
+from bosch.models import load_model
 from conftest import TINY
 
 PROMPT = "the special magic number for happy cat is : 5 8 3 1 . " * 3
@@ -17,11 +17,11 @@ PROMPT = "the special magic number for happy cat is : 5 8 3 1 . " * 3
 @pytest.fixture(scope="module")
 def expected(searched):
     """The reference's continuation, as text."""
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(TINY), AutoTokenizer.from_pretrained(TINY)
+    model, tokenizer = load_model(str(TINY))  # in the dtype that suits the machine, as the command does it
     ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     with dense_hybrid(model, HeadMask.load(searched / "mask.json")), torch.no_grad():
         output = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=9, use_cache=False)
-    return ids.shape[1], tokenizer.decode(output[0, ids.shape[1] :], skip_special_tokens=True)
+    return ids.shape[1], tokenizer.decode(output[0, ids.shape[1] :], skip_special_tokens=True), model.dtype.itemsize
 
 
 @pytest.mark.parametrize("kind", ["searched", "exported"])
@@ -32,14 +32,14 @@ def test_a_run_and_an_export_give_the_hybrids_text(kind, request, expected, caps
     capsys.readouterr()  # what the export said
     assert main(["generate", str(path), "--file", str(prompt), "--max-new-tokens", "9", "--compare-full"]) == 0
     out, err = capsys.readouterr()
-    num_prompt, text = expected
+    num_prompt, text, number_bytes = expected
     assert out.strip() == text.strip()
     lines = [line for line in err.splitlines() if " bytes of keys and values after " in line]
     assert [line.partition(":")[0] for line in lines] == ["hybrid", "full"]
     hybrid, full = (int(re.search(r"([\d,]+) bytes", line)[1].replace(",", "")) for line in lines)
     num_tokens = num_prompt + 9 - 1
-    assert full == 2 * 16 * 4 * 24 * num_tokens
-    formula = 2 * 16 * 4 * (12 * num_tokens + 12 * (8 + 1))
+    assert full == 2 * 16 * number_bytes * 24 * num_tokens
+    formula = 2 * 16 * number_bytes * (12 * num_tokens + 12 * (8 + 1))
     assert formula <= hybrid <= 1.02 * formula
     assert all(f"after {num_prompt} + 9 tokens" in line and "tokens/s" in line for line in lines)
 

@@ -8,8 +8,7 @@ from typing import Any
 from bosch.errors import BoschError
 from bosch.files import read_json
 from bosch.training.directory import TRAINING_SCHEMA, TrainingDirectory
-from bosch.training.heldout import ORIGINAL
-from bosch.training.log import read_log
+from bosch.training.log_file import ORIGINAL, read_log
 
 
 @dataclasses.dataclass(frozen=True)

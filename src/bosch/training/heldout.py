@@ -9,9 +9,6 @@ from transformers import PreTrainedModel
 from bosch.calibration import Example, ExampleSet
 from bosch.objective import Score
 
-ORIGINAL = "original "
-"""Before the names of scores of the model with all heads full, which are measured once, at the beginning."""
-
 
 @torch.no_grad()
 def score_examples(model: PreTrainedModel, examples: ExampleSet) -> Score:

@@ -20,8 +20,9 @@ from bosch.provenance import model_hash
 from bosch.training.adapters import add_adapters, merge_adapters
 from bosch.training.corpus import Corpus, open_corpus, prepare_corpus
 from bosch.training.documents import DocumentSource
-from bosch.training.heldout import ORIGINAL, score_examples, summarize
+from bosch.training.heldout import score_examples, summarize
 from bosch.training.hybrid import TrainedHybrid, open_hybrid
+from bosch.training.log_file import ORIGINAL
 from bosch.training.loss import Loss, distillation_loss, language_modeling_loss
 from bosch.training.needles import NeedleSource
 from bosch.training.settings import NEEDLES, PretrainSettings
