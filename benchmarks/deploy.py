@@ -35,7 +35,6 @@ from bosch.deploy.modeling_bosch import BoschMixin, attention_forward
 from bosch.heads import HeadLayout, HeadMask, quota
 from bosch.models import load_model
 
-RATIOS = (0.0, 0.5, 0.75, 1.0)
 STEPS = 8  # tokens decoded one after the other in one timing
 
 
@@ -44,6 +43,7 @@ def main() -> None:
     parser.add_argument("--models", default="smollm2-135m,qwen3")
     parser.add_argument("--tokens", default="1024,2048,4096,8192,16384")
     parser.add_argument("--parts", default="decode-attention,decode,prefill-attention")
+    parser.add_argument("--ratios", default="0,0.5,0.75,1", help="0 comes first")
     parser.add_argument("--window", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
@@ -55,10 +55,10 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in options.models.split(","):
         stock = load(name, getattr(torch, options.dtype))
-        hybrids = [make_hybrid(stock, ratio, options.window) for ratio in RATIOS]
+        hybrids = {ratio: make_hybrid(stock, ratio, options.window) for ratio in map(float, options.ratios.split(","))}
         for part in options.parts.split(","):
             for num_tokens in map(int, options.tokens.split(",")):
-                runs = [PARTS[part](model, num_tokens) for model in (stock, *hybrids)]
+                runs = [PARTS[part](model, num_tokens) for model in (stock, *hybrids.values())]
                 times = interleaved(runs, options.repeats)
                 for row in rows(times, hybrids, part, num_tokens, options.window):
                     print(f"| {name} | {part} | {num_tokens} | {row} |", flush=True)
@@ -88,11 +88,13 @@ def spread_mask(layout: HeadLayout, ratio: float, window: int) -> HeadMask:
     return HeadMask(layout, tuple(rows), window)
 
 
-def rows(times: list[list[float]], hybrids: list[BoschMixin], part: str, num_tokens: int, window: int) -> list[str]:
+def rows(
+    times: list[list[float]], hybrids: dict[float, BoschMixin], part: str, num_tokens: int, window: int
+) -> list[str]:
     """A table row for the stock model and one for each ratio."""
     stock, at_zero = times[:2]
     lines = [f"stock | {statistics.median(stock) * 1e3:.2f} | 1.00x | | |"]
-    for ratio, hybrid, own in zip(RATIOS, hybrids, times[1:], strict=True):
+    for (ratio, hybrid), own in zip(hybrids.items(), times[1:], strict=True):
         beside_stock, beside_zero = (
             statistics.median(a / b for a, b in zip(own, base, strict=True)) for base in (stock, at_zero)
         )
