@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from bosch.attention.interface import KeyValue, hybrid_attention
+from bosch.batches import Batch, answer_tokens, group_by_length
 from bosch.calibration import Example, ExampleSet
 from bosch.cost import Cost
 from bosch.decoder import Decoder, LayerCalls
@@ -34,33 +35,6 @@ CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 4096
 
 Result = tuple[bool, float]
 """Of one example: whether it is answered, and the NLL of the answer."""
-
-
-@dataclasses.dataclass
-class Batch:
-    """Examples of about one length, padded on the right, and what is kept of them.
-
-    Args:
-        indices: which examples of the set.
-        calls: what each layer is called with.
-        prefix: P, tokens at the start that no mask can change.
-        past: per layer, keys and values of the prefix.
-        suffix: (T - P,) int64, positions of the other tokens.
-        boundaries: hidden states (B, T - P, hidden size) that enter a layer under the base mask, by layer.
-        predicting: (B, A) int64, positions that predict the answers, padded with each row's last.
-        answers: (B, A) int64, the tokens to be predicted there.
-        real: (B, A) bool, False for padding.
-    """
-
-    indices: tuple[int, ...]
-    calls: LayerCalls
-    prefix: int
-    past: list[KeyValue | None]
-    suffix: Tensor
-    boundaries: dict[int, Tensor]
-    predicting: Tensor
-    answers: Tensor
-    real: Tensor
 
 
 class Evaluator:
@@ -104,7 +78,7 @@ class Evaluator:
         self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if decoder.device.type == "cpu" else GPU_BATCH_TOKENS)
         self.on_evaluation = on_evaluation
         self._check_examples()
-        self._groups = _group_by_length(examples.examples, self.batch_tokens)
+        self._groups = group_by_length(examples.examples, self.batch_tokens)
         self._results: dict[str, dict[int, Result]] = {}
         self._scores: dict[str, Score] = {}
         self._spent: dict[str, tuple[int, float]] = {}
@@ -307,7 +281,7 @@ class Evaluator:
         tokens = torch.zeros(len(examples), longest, dtype=torch.int64)
         for row, example in enumerate(examples):
             tokens[row, : len(example.input_ids)] = torch.tensor(example.input_ids)
-        predicting, answers, real = (tensor.to(device) for tensor in _answers(examples))
+        predicting, answers, real = (tensor.to(device) for tensor in answer_tokens(examples))
         hidden, calls = self.decoder.open(tokens.to(device))
         prefix = self._affordable_prefix(examples)
         past = self._run_prefix(hidden, calls, prefix)
@@ -368,30 +342,3 @@ def _from_json(entry: Mapping[str, Any]) -> dict[int, Result]:
     nlls = [math.nan if nll is None else nll for nll in entry["nlls"]]
     examples = entry.get("examples", range(len(hits)))
     return dict(zip(examples, zip(hits, nlls, strict=True), strict=True))
-
-
-def _group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:
-    """Indices of examples in batches of at most that many tokens, padding included, of which it has at most a tenth;
-    longest first: the first batch shows at once whether memory suffices."""
-    groups: list[list[int]] = []
-    for index in sorted(range(len(examples)), key=lambda i: -len(examples[i].input_ids)):
-        longest = len(examples[groups[-1][0]].input_ids) if groups else 0
-        alike = len(examples[index].input_ids) >= 0.9 * longest
-        if groups and alike and longest * (len(groups[-1]) + 1) <= batch_tokens:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    return groups
-
-
-def _answers(examples: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
-    """Predicting positions, answer tokens and which are real, each (B, A)."""
-    width = max(len(example.input_ids) - example.answer_start for example in examples)
-    predicting, answers, real = [], [], []
-    for example in examples:
-        positions = list(range(example.answer_start - 1, len(example.input_ids) - 1))
-        padding = width - len(positions)
-        predicting.append(positions + positions[-1:] * padding)
-        answers.append(list(example.input_ids[example.answer_start :]) + [0] * padding)
-        real.append([True] * len(positions) + [False] * padding)
-    return torch.tensor(predicting), torch.tensor(answers), torch.tensor(real)
