@@ -4,7 +4,7 @@ import pytest
 
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
-from bosch.objective import OBJECTIVES, Objective, Score
+from bosch.objective import OBJECTIVES, Bound, Objective, Score
 
 
 class Table:
@@ -68,3 +68,30 @@ def test_a_nan_counts_as_the_worst_score():
 def test_unknown_objectives_are_named():
     with pytest.raises(BoschError, match="did you mean 'accuracy'"):
         Objective(Table(SCORES), "acuracy")
+
+
+@pytest.mark.parametrize("nll", [math.nan, math.inf])
+def test_what_is_no_number_is_not_reported(nll):
+    with pytest.raises(BoschError, match=rf"random 3 on the heldout set: the answer NLL is {nll}, expected a finite"):
+        Score((True, False), (0.1, nll)).check_finite("random 3 on the heldout set")
+    Score((True, False), (0.1, 9.9)).check_finite("random 3")
+
+
+def test_anchored_bounds_stop_at_the_first_example_that_decides():
+    class OneByOne(Table):
+        def score_while(self, mask, is_wanted):
+            score = self.score(mask)
+            for seen in range(4):
+                optimistic = Score(score.hits[:seen] + (True,) * (4 - seen), score.nlls[:seen] + (0.0,) * (4 - seen))
+                if not is_wanted(optimistic):
+                    return optimistic, False
+            return score, True
+
+    objective = Objective(OneByOne(SCORES), "nll")
+    full, mask = OneByOne.full, OneByOne.full.localize([(0, 0), (0, 1)])
+    # a = -2.5, b = -0.5; after 0, 1, 2, 3, 4 examples the NLL is at least 0, 0.125, 0.375, 0.5, 1.0
+    assert objective.at_least(mask, 0.75) == Bound(0.75, True)
+    assert objective.at_least(mask, 1.0) == Bound(0.75, True)  # only the last example decides
+    assert objective.at_least(mask, 1.05) == Bound(pytest.approx(1.0), False)
+    assert objective.at_least(mask, 1.3).is_exact is False
+    assert objective.at_least(full, -9.0) == Bound(1.0, True)

@@ -39,6 +39,18 @@ class Score:
         """Mean answer NLL in nats a token; lower is better."""
         return fmean(self.nlls)
 
+    def check_finite(self, whose: str) -> None:
+        """Refuse to report what is no number.
+
+        Raises:
+            BoschError: the NLL is not finite; it begins with whose it is.
+        """
+        if not math.isfinite(self.nll):
+            raise BoschError(
+                f"{whose}: the answer NLL is {self.nll}, expected a finite number; if the weights are sound, "
+                "--dtype float32 may give one"
+            )
+
 
 def _accuracy_then_nll(score: Score) -> float:
     """Accuracy, with the NLL deciding between equals: its part is always smaller than one example's."""

@@ -1,13 +1,17 @@
 """Held-out scores, against those of a search's evaluator, which runs the model layer by layer."""
 
+import math
+
 import pytest
 import torch
 
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
+from bosch.errors import BoschError
 from bosch.evaluator import Evaluator
 from bosch.heads import HeadMask
 from bosch.models import load_model
+from bosch.objective import Score
 from bosch.training.heldout import score_examples, summarize
 
 
@@ -45,3 +49,10 @@ def test_blocks_of_one_decoder_can_be_nested(tiny_path, tiny_mask, token_ids) ->
     with torch.no_grad():
         torch.testing.assert_close(inner, model(token_ids, use_cache=False).logits, rtol=0, atol=1e-4)
     assert (inner - before).abs().max() > 0.5
+
+
+def test_a_model_that_gives_no_number_is_named(tiny_path) -> None:
+    _, tokenizer = load_model(str(tiny_path), dtype="float32", device="cpu")
+    examples = make_examples(tokenizer, tasks=["niah_single_1"], lengths=[128], num_examples=2, seed=5, split="heldout")
+    with pytest.raises(BoschError, match="held-out needles: the answer NLL is nan"):
+        summarize(Score((False, False), (1.0, math.nan)), examples)

@@ -117,10 +117,15 @@ def open_experiment(settings: ExperimentSettings, directory: ExperimentDirectory
 
 
 def score_row(name: str, mask: HeadMask, **scorers: Evaluator) -> dict[str, Any]:
-    """A mask's scores as plain data, one entry for each of the named scorers."""
+    """A mask's scores as plain data, one entry for each of the named scorers.
+
+    Raises:
+        BoschError: an NLL is not finite.
+    """
     row: dict[str, Any] = {"name": name, "ratio": mask.ratio, "mask": mask.key()}
     for split, scorer in scorers.items():
         score = scorer.score(mask)
+        score.check_finite(f"{name} on the {split} set")
         by_group = scorer.examples.by_task_and_length().items()
         row[split] = {
             "accuracy": score.accuracy,

@@ -30,7 +30,12 @@ def score_examples(model: PreTrainedModel, examples: ExampleSet) -> Score:
 
 
 def summarize(score: Score, examples: ExampleSet) -> dict[str, float]:
-    """Accuracy and answer NLL (nats a token) of all examples, and the accuracy of each task and length."""
+    """Accuracy and answer NLL (nats a token) of all examples, and the accuracy of each task and length.
+
+    Raises:
+        BoschError: the NLL is not finite.
+    """
+    score.check_finite("held-out needles")
     by_group = {
         f"{task} @ {length}": sum(score.hits[member] for member in members) / len(members)
         for (task, length), members in examples.by_task_and_length().items()
