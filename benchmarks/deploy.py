@@ -110,10 +110,16 @@ def work(hybrid: BoschMixin, part: str, num_tokens: int, window: int) -> float:
     window = min(window, num_tokens)
     sliding = window / num_tokens
     if part.startswith("prefill"):
-        sliding = (window * (window + 1) / 2 + (num_tokens - window) * window) / (num_tokens * (num_tokens + 1) / 2)
+        sliding = visible_pairs(num_tokens, window) / visible_pairs(num_tokens, None)
     layers = hybrid.config.bosch["layers"]
     full = sum(layer["full"] for layer in layers) / sum(len(layer["heads"]) for layer in layers)
     return full + (1 - full) * sliding
+
+
+def visible_pairs(num_tokens: int, window: int | None) -> float:
+    """Pairs of query and key of one head."""
+    window = min(window or num_tokens, num_tokens)
+    return window * (window + 1) / 2 + (num_tokens - window) * window
 
 
 def interleaved(runs: list[Callable[[], float]], repeats: int) -> list[list[float]]:

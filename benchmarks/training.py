@@ -15,7 +15,6 @@ last column is the share of the bound's speed-up that is there.
 import argparse
 import contextlib
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
@@ -24,9 +23,10 @@ from transformers import PreTrainedModel
 
 from bosch.decoder import Decoder
 from bosch.deploy.layers import attention_layers
-from bosch.heads import HeadLayout, HeadMask, quota
+from bosch.heads import HeadMask
 from bosch.models import load_model
 from bosch.training.loss import language_modeling_loss
+from deploy import interleaved, spread_mask, timed, visible_pairs
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
     ratios = [float(ratio) for ratio in options.ratios.split(",")]
     masks = [None, *(spread_mask(decoder.layout, ratio, options.window) for ratio in ratios)]
     ids = torch.randint(model.config.vocab_size, (1, options.tokens), device=model.device)
-    times = interleaved([step(decoder, mask, ids, options.bfloat16) for mask in masks], options.repeats)
+    times = interleaved([timed(step(decoder, mask, ids, options.bfloat16)) for mask in masks], options.repeats)
     work = [operations(decoder, mask, options.tokens) for mask in masks]
     precision = "bfloat16" if options.bfloat16 else "float32"
     place = torch.cuda.get_device_name() if model.device.type == "cuda" else f"{options.threads} thread(s)"
@@ -61,15 +61,6 @@ def main() -> None:
         faster = statistics.median(full / one for full, one in zip(times[0], own, strict=True))
         share = "" if bound == 1 else f"{(faster - 1) / (bound - 1):.2f}"
         print(f"| {name} | {seconds:.2f} | {options.tokens / seconds:.0f} | {faster:.2f}x | {bound:.2f}x | {share} |")
-
-
-def spread_mask(layout: HeadLayout, ratio: float, window: int) -> HeadMask:
-    """The same share of every layer, as nearly as its heads allow; full heads first, as in a hybrid that is trained."""
-    total, rows = quota(ratio, layout.num_units), []
-    for layer, count in enumerate(layout.units_per_layer):
-        sliding = total * (layer + 1) // layout.num_layers - total * layer // layout.num_layers
-        rows.append((True,) * (count - sliding) + (False,) * sliding)
-    return HeadMask(layout, tuple(rows), window)
 
 
 def step(decoder: Decoder, mask: HeadMask | None, ids: Tensor, bfloat16: bool) -> Callable[[], None]:
@@ -98,24 +89,6 @@ def operations(decoder: Decoder, mask: HeadMask | None, num_tokens: int) -> floa
             window = mask.window if mask is not None and row and not row[group] else layer.native_window
             attention += heads * visible_pairs(num_tokens, window)
     return linear + attention
-
-
-def visible_pairs(num_tokens: int, window: int | None) -> float:
-    """Pairs of query and key of one head."""
-    window = min(window or num_tokens, num_tokens)
-    return window * (window + 1) / 2 + (num_tokens - window) * window
-
-
-def interleaved(runs: list[Callable[[], None]], repeats: int) -> list[list[float]]:
-    """Each run's own times in seconds, the runs taken in turn; the first round is not counted."""
-    times: list[list[float]] = [[] for _ in runs]
-    for repeat in range(repeats + 1):
-        for run, own in zip(runs, times, strict=True):
-            started = time.perf_counter()
-            run()
-            if repeat:
-                own.append(time.perf_counter() - started)
-    return times
 
 
 if __name__ == "__main__":

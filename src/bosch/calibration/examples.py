@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,13 @@ class ExampleSet:
         for position, example in enumerate(self.examples):
             groups[example.task, example.length].append(position)
         return {group: tuple(positions) for group, positions in groups.items()}
+
+    def accuracy_by_task(self, hits: Sequence[bool]) -> dict[str, float]:
+        """Share of hits of each task and length, by names like "niah_single_1 @ 512"; one hit or miss an example."""
+        return {
+            f"{task} @ {length}": sum(hits[member] for member in members) / len(members)
+            for (task, length), members in self.by_task_and_length().items()
+        }
 
     def share_beyond(self, num_tokens: int) -> float:
         """Share of examples whose needle lies further back from the question's end than so many tokens.

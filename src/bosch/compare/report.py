@@ -1,8 +1,7 @@
 """A comparison, told to people: a table a ratio, a spreadsheet, and a picture."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -11,7 +10,7 @@ from bosch.compare.intervals import wilson
 from bosch.compare.pictures import draw_scores
 from bosch.compare.settings import CompareSettings
 from bosch.files import write_text
-from bosch.tables import text_table
+from bosch.tables import Cell, text_table, write_csv
 
 Row = Mapping[str, Any]
 
@@ -27,7 +26,7 @@ def write_report(
         rows: as in `rows.json`.
         heldout: what is to be said of the held-out set.
     """
-    write_text(directory.csv, _csv(rows))
+    _write_rows(directory.csv, rows)
     draw_scores(rows, directory.path / "compare")
     count = rows[0]["heldout"]["examples"]
     beyond = heldout["share_of_needles_beyond_reach"]
@@ -89,17 +88,15 @@ def _mean(group: Sequence[Row], kind: str) -> float:
     return fmean(row["heldout"][kind] for row in group)
 
 
-def _csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
+def _write_rows(path: Path, rows: Sequence[Row]) -> None:
     tasks = list(rows[0]["heldout"]["accuracy_by_task"])
     names = ["accuracy", "low", "high", "nll", "calibration_accuracy", "calibration_nll"]
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["method", "ratio", "seed", *names, *tasks, "evaluations", "full_passes", "seconds"])
-    for row in rows:
-        held, seen, cost = row["heldout"], row["calibration"], row["cost"]
-        scores = [held["accuracy"], *wilson(held["accuracy"], held["examples"]), held["nll"]]
-        by_task = [held["accuracy_by_task"][task] for task in tasks]
-        writer.writerow(
-            [row["name"], row["ratio"], row["seed"], *scores, seen["accuracy"], seen["nll"], *by_task, *cost.values()]
-        )
-    return text.getvalue()
+    header = ["method", "ratio", "seed", *names, *tasks, "evaluations", "full_passes", "seconds"]
+    write_csv(path, header, (_csv_line(row, tasks) for row in rows))
+
+
+def _csv_line(row: Row, tasks: Sequence[str]) -> list[Cell]:
+    held, seen, cost = row["heldout"], row["calibration"], row["cost"]
+    scores = [held["accuracy"], *wilson(held["accuracy"], held["examples"]), held["nll"]]
+    by_task = [held["accuracy_by_task"][task] for task in tasks]
+    return [row["name"], row["ratio"], row["seed"], *scores, seen["accuracy"], seen["nll"], *by_task, *cost.values()]

@@ -40,8 +40,8 @@ class ResultDirectory(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ExperimentDirectory:
-    """Where an experiment keeps everything it makes: the files that all kinds have."""
+class ReportedDirectory:
+    """Where anything that ends in a report keeps what it makes: the files that all kinds have."""
 
     schema: ClassVar[str]
 
@@ -51,6 +51,16 @@ class ExperimentDirectory:
     def settings(self) -> Path:
         """Settings and provenance, written first."""
         return self.path / "run.json"
+
+    @property
+    def report(self) -> Path:
+        """The report to read first, written last."""
+        return self.path / "report.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExperimentDirectory(ReportedDirectory):
+    """Where an experiment keeps everything it makes: the files that all kinds have."""
 
     @property
     def journal(self) -> Path:
@@ -73,11 +83,6 @@ class ExperimentDirectory:
         return self.path / "masks"
 
     @property
-    def report(self) -> Path:
-        """The report to read first, written last."""
-        return self.path / "report.md"
-
-    @property
     def results(self) -> tuple[Path, ...]:
         """Files that only this kind of experiment makes."""
         raise NotImplementedError
@@ -98,17 +103,8 @@ class ExperimentDirectory:
 
 
 @dataclasses.dataclass(frozen=True)
-class RowsDirectory:
+class RowsDirectory(ReportedDirectory):
     """Where something that is measured row by row keeps everything: the files that all kinds have."""
-
-    schema: ClassVar[str]
-
-    path: Path
-
-    @property
-    def settings(self) -> Path:
-        """Settings and provenance, written first."""
-        return self.path / "run.json"
 
     @property
     def rows(self) -> Path:
@@ -119,11 +115,6 @@ class RowsDirectory:
     def csv(self) -> Path:
         """The rows for a spreadsheet."""
         return self.path / "rows.csv"
-
-    @property
-    def report(self) -> Path:
-        """The report to read first, written last."""
-        return self.path / "report.md"
 
     @property
     def pictures(self) -> tuple[Path, ...]:

@@ -126,15 +126,11 @@ def score_row(name: str, mask: HeadMask, **scorers: Evaluator) -> dict[str, Any]
     for split, scorer in scorers.items():
         score = scorer.score(mask)
         score.check_finite(f"{name} on the {split} set")
-        by_group = scorer.examples.by_task_and_length().items()
         row[split] = {
             "accuracy": score.accuracy,
             "nll": score.nll,
             "examples": len(score.hits),
-            "accuracy_by_task": {
-                f"{task} @ {length}": sum(score.hits[i] for i in members) / len(members)
-                for (task, length), members in by_group
-            },
+            "accuracy_by_task": scorer.examples.accuracy_by_task(score.hits),
         }
     return row
 

@@ -36,11 +36,7 @@ def summarize(score: Score, examples: ExampleSet) -> dict[str, float]:
         BoschError: the NLL is not finite.
     """
     score.check_finite("held-out needles")
-    by_group = {
-        f"{task} @ {length}": sum(score.hits[member] for member in members) / len(members)
-        for (task, length), members in examples.by_task_and_length().items()
-    }
-    return {"accuracy": score.accuracy, "nll": score.nll, **by_group}
+    return {"accuracy": score.accuracy, "nll": score.nll, **examples.accuracy_by_task(score.hits)}
 
 
 def _score(model: PreTrainedModel, example: Example) -> tuple[bool, float]:
