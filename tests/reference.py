@@ -31,14 +31,15 @@ def reference_logits(
 ) -> Tensor:
     """Logits (B, T, V) of the hybrid, by the stock model in eager attention with dense masks."""
     real = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-    kinds = {key: visible(real, *key) for key in {(None, 0), (mask.window, mask.sinks)}}
+    windows = mask.layer_windows or (mask.window,) * len(mask.full)
+    kinds = {key: visible(real, *key) for key in {(None, 0), *((window, mask.sinks) for window in windows)}}
     hooks = []
 
     def inject(layer: int, native: int | None):
         def hook(module, args, kwargs):
             row = mask.full[layer] or (True,)
             num_heads = model.config.num_attention_heads
-            allowed = torch.stack([kinds[(None, 0) if full else (mask.window, mask.sinks)] for full in row], dim=1)
+            allowed = torch.stack([kinds[(None, 0) if full else (windows[layer], mask.sinks)] for full in row], dim=1)
             allowed = allowed.repeat_interleave(num_heads // len(row), dim=1)
             if native is not None:
                 allowed = allowed & visible(real, native, 0)[:, None]

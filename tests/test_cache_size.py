@@ -18,6 +18,8 @@ def test_bytes_by_hand():
     others = 100 * 9 + 1000 * 5
     assert SIZE.nbytes(mask, 9) == 10 * (9 + 6) + 7 * (6 + 6 + 9) + others
     assert SIZE.nbytes(mask, 3) == 10 * (3 + 3) + 7 * 9 + 100 * 3 + 1000 * 3
+    wider = mask.give_window(5, [2])
+    assert SIZE.nbytes(wider, 9) == 10 * (9 + 6) + 7 * (7 + 7 + 9) + others
 
 
 @given(st.integers(1, 2000), st.integers(1, 40))

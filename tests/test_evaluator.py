@@ -74,6 +74,25 @@ def test_scores_equal_dense_masks_in_float64(sinks):
             assert nll == pytest.approx(float(expected), abs=1e-6)  # its softmax is float32
 
 
+def test_layers_with_windows_of_their_own_equal_dense_masks_in_float64():
+    decoder = Decoder(make_model("qwen3", dtype=torch.float64))
+    (example,) = random_examples([23]).examples
+    evaluator = Evaluator(decoder, ExampleSet((example,)), window=WINDOW, sinks=2)
+    narrow = random_mask(evaluator.full, 0.7, seed=1)
+    evaluator.rebase(narrow)
+    nlls = [evaluator.score(narrow).nll]
+    for layers, window in (([2], 9), ([0, 2], 6), ([0, 1, 2], 40)):
+        mask = narrow.give_window(window, layers)
+        ids = torch.tensor([example.input_ids])
+        logits = reference_logits(decoder.model, ids, mask)[0, example.answer_start - 1 : -1]
+        expected = -logits.log_softmax(-1)[torch.arange(3), ids[0, example.answer_start :]].mean()
+        nlls.append(evaluator.score(mask).nll)
+        assert nlls[-1] == pytest.approx(float(expected), abs=1e-6)  # its softmax is float32
+    assert len(set(nlls)) == 4
+    with pytest.raises(BoschError, match=r"is for .*, window 5, 2 sinks; the mask is for .*, window 4, 2 sinks"):
+        evaluator.score(narrow.give_window(4, [2]))
+
+
 def test_answer_logits_are_within_1e5_of_the_plain_pass_on_every_row_of_a_padded_batch():
     decoder = Decoder(make_model("qwen3"))
     examples = random_examples([29, 28, 27])

@@ -19,7 +19,9 @@ LAYOUTS = st.lists(st.integers(0, 5), min_size=1, max_size=7).map(lambda counts:
 def masks(draw: st.DrawFn) -> HeadMask:
     layout = draw(LAYOUTS)
     full = tuple(tuple(draw(st.lists(st.booleans(), min_size=n, max_size=n))) for n in layout.units_per_layer)
-    return HeadMask(layout, full, draw(st.integers(1, 10**6)), draw(st.integers(0, 64)))
+    windows = st.integers(1, 10**6)
+    own = draw(st.just([]) | st.lists(windows, min_size=layout.num_layers, max_size=layout.num_layers))
+    return HeadMask(layout, full, draw(windows), draw(st.integers(0, 64)), tuple(own))
 
 
 # A 2-layer mask of 3 and 2 units, written out as the file format has it.
@@ -126,6 +128,31 @@ def test_file_format():
     assert MASK.to_json({"seed": 1}) == DATA
 
 
+WIDE = dataclasses.replace(MASK, layer_windows=(4, 9))
+
+
+def test_file_format_of_layers_with_windows_of_their_own():
+    assert WIDE.to_json({"seed": 1}) == DATA | {"schema": "bosch.mask/2", "layer_windows": [4, 9]}
+    assert HeadMask.from_json(WIDE.to_json()) == WIDE
+
+
+def test_layers_with_windows_of_their_own():
+    assert MASK.give_window(9, [1]) == WIDE
+    assert [WIDE.window_of(layer) for layer in range(2)] == [4, 9]
+    assert (WIDE.key(), MASK.key()) == ("100.01@9", "100.01")
+    assert MASK.first_difference(WIDE) == 1
+    assert (WIDE.windows, WIDE.windows_text, MASK.windows) == ((4, 9), "4, 9", (4,))
+    assert (MASK.reach, WIDE.reach) == (3 + 3 + 2, 3 + 8 + 2)
+    assert str(WIDE) == "3 of 5 units sliding (ratio 0.600, window 4, 9)"
+
+
+def test_a_window_of_a_layer_in_which_nothing_slides_makes_no_difference():
+    back = WIDE.assign({(1, 0): True})
+    assert back.key() == MASK.assign({(1, 0): True}).key() == "100.11"
+    assert back.first_difference(MASK.assign({(1, 0): True})) == 2
+    assert back.windows == (4,)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -156,7 +183,12 @@ def test_file_format():
         ({"window": None}, "the window must be an integer of at least 1 token, got None"),
         ({"sinks": -1}, "the number of sinks must be an integer of at least 0 tokens, got -1"),
         ({"sinks": 2.0}, "the number of sinks must be an integer of at least 0 tokens, got 2.0"),
-        ({"schema": "bosch.mask/2"}, "expected an object with schema 'bosch.mask/1', found 'bosch.mask/2'"),
+        ({"schema": "bosch.mask/3"}, "expected an object with schema 'bosch.mask/1', found 'bosch.mask/3'"),
+        ({"schema": "bosch.mask/2"}, "lacks layer_windows"),
+        ({"schema": "bosch.mask/2", "layer_windows": 8}, "layer_windows must be a list"),
+        ({"schema": "bosch.mask/2", "layer_windows": [8]}, "windows for 1 layers, but the model has 2"),
+        ({"schema": "bosch.mask/2", "layer_windows": [8, 0]}, "at least 1 token, got 0"),
+        ({"schema": "bosch.mask/2", "layer_windows": [8, True]}, "at least 1 token, got True"),
         ({"schema": None}, "not a mask file"),
     ],
 )

@@ -24,11 +24,10 @@ class CacheSize:
 
     def nbytes(self, mask: HeadMask, num_tokens: int) -> int:
         """Bytes after so many tokens: full units hold them all, sliding ones the window and the sinks."""
-        held = min(num_tokens, mask.window + mask.sinks)
-        own = sum(
-            size * (num_tokens * sum(row) + held * (len(row) - sum(row)))
-            for size, row in zip(self.unit_bytes, mask.full, strict=True)
-        )
+        own = 0
+        for layer, (size, row) in enumerate(zip(self.unit_bytes, mask.full, strict=True)):
+            held = min(num_tokens, mask.window_of(layer) + mask.sinks)
+            own += size * (num_tokens * sum(row) + held * (len(row) - sum(row)))
         return own + sum(size * min(num_tokens, window or num_tokens) for size, window in self.others)
 
     def num_localized_within(self, budget: "CacheBudget", full: HeadMask) -> int:

@@ -193,7 +193,7 @@ class Decoder:
     def state(self, mask: HeadMask, layer: int) -> AttentionState:
         """What a mask says to one layer; layers that are not eligible stay as they are."""
         row = mask.full[layer]
-        return AttentionState(row, mask.window, mask.sinks) if row else AttentionState()
+        return AttentionState(row, mask.window_of(layer), mask.sinks) if row else AttentionState()
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, mask: HeadMask, attention_mask: Tensor | None = None) -> Tensor:

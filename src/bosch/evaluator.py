@@ -43,7 +43,7 @@ class Evaluator:
     Args:
         decoder: the model.
         examples: prompts with answers; all longer than the window and the sinks.
-        window: W in tokens; sinks: S in tokens.
+        window: W in tokens, the smallest that a layer of a mask may have; sinks: S in tokens.
         journal: where every evaluation is written, and where known ones come from.
         memory_bytes: budget for kept activations (hidden states and prefix keys). Less memory means more layers
             run again, never another result.
@@ -134,10 +134,11 @@ class Evaluator:
         Raises:
             BoschError: as `score`.
         """
-        if (mask.layout, mask.window, mask.sinks) != (self.layout, self.full.window, self.full.sinks):
+        is_narrower = min(mask.windows) < self.full.window
+        if is_narrower or (mask.layout, mask.window, mask.sinks) != (self.layout, self.full.window, self.full.sinks):
             raise BoschError(
                 f"this evaluator is for {self.layout}, window {self.full.window}, {self.full.sinks} sinks; "
-                f"the mask is for {mask.layout}, window {mask.window}, {mask.sinks} sinks"
+                f"the mask is for {mask.layout}, window {min(mask.window, *mask.windows)}, {mask.sinks} sinks"
             )
         started, tokens_before = time.monotonic(), self._layer_tokens
         known = self._results.get(mask.key(), {})

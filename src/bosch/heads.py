@@ -15,6 +15,8 @@ from bosch.errors import BoschError
 from bosch.files import read_json, write_json
 
 MASK_SCHEMA = "bosch.mask/1"
+LAYER_WINDOWS_SCHEMA = "bosch.mask/2"
+"""Of masks whose layers have windows of their own; who knows only the first schema must not read them as if not."""
 MAX_LAYERS = 10_000
 MAX_UNITS_PER_LAYER = 10_000
 
@@ -99,9 +101,10 @@ class HeadMask:
         full: for each layer, one boolean per unit; True = full attention.
         window: W, in tokens: a sliding query at position t sees keys j with t - W < j <= t, itself included.
         sinks: k, in tokens: the first k tokens of a sequence stay visible to sliding units as well.
+        layer_windows: W for each layer of the model in place of `window`; empty where all layers have that.
 
     Raises:
-        BoschError: the shape does not follow the layout, an entry is not a boolean, the window is not an integer of
+        BoschError: the shape does not follow the layout, an entry is not a boolean, a window is not an integer of
             at least 1, or the sinks are not an integer of at least 0.
     """
 
@@ -109,6 +112,7 @@ class HeadMask:
     full: tuple[tuple[bool, ...], ...]
     window: int
     sinks: int = 0
+    layer_windows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         shape = tuple(len(row) for row in self.full)
@@ -120,8 +124,13 @@ class HeadMask:
                     raise BoschError(
                         f"unit ({layer}, {head}) of the mask is {value!r}; expected true (full) or false (sliding)"
                     )
-        if type(self.window) is not int or self.window < 1:
-            raise BoschError(f"the window must be an integer of at least 1 token, got {self.window!r}")
+        for window in (self.window, *self.layer_windows):
+            if type(window) is not int or window < 1:
+                raise BoschError(f"the window must be an integer of at least 1 token, got {window!r}")
+        if len(self.layer_windows) not in (0, self.layout.num_layers):
+            raise BoschError(
+                f"the mask has windows for {len(self.layer_windows)} layers, but the model has {self.layout.num_layers}"
+            )
         if type(self.sinks) is not int or self.sinks < 0:
             raise BoschError(f"the number of sinks must be an integer of at least 0 tokens, got {self.sinks!r}")
 
@@ -155,6 +164,26 @@ class HeadMask:
         """Share of units that slide: the paper's rho(z). 0 for a layout without units."""
         return self.num_localized / self.layout.num_units if self.layout.num_units else 0.0
 
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """The windows that sliding units have, smallest first; `window` where none slides."""
+        found = {self.window_of(layer) for layer, count in enumerate(self.localized_per_layer) if count}
+        return tuple(sorted(found or {self.window}))
+
+    @property
+    def windows_text(self) -> str:
+        """The windows for people: `64`, or `64, 256`."""
+        return ", ".join(map(str, self.windows))
+
+    @property
+    def reach(self) -> int:
+        """How many tokens back a stack of layers sees that all slide, hopping from layer to layer."""
+        return sum(self.window_of(layer) - 1 for layer in range(self.layout.num_layers)) + self.sinks
+
+    def window_of(self, layer: int) -> int:
+        """W of a layer's sliding units."""
+        return self.layer_windows[layer] if self.layer_windows else self.window
+
     def __getitem__(self, unit: Unit) -> bool:
         layer, head = unit
         return self.full[layer][head]
@@ -170,24 +199,39 @@ class HeadMask:
         """A copy in which the given units slide as well."""
         return self.assign(dict.fromkeys(units, False))
 
+    def give_window(self, window: int, layers: Iterable[int]) -> "HeadMask":
+        """A copy in which the sliding units of some layers have another window."""
+        windows = [self.window_of(layer) for layer in range(self.layout.num_layers)]
+        for layer in layers:
+            windows[layer] = window
+        return dataclasses.replace(self, layer_windows=tuple(windows))
+
     def first_difference(self, other: "HeadMask") -> int:
         """The lowest layer in which two masks differ; the number of layers where they are equal."""
-        for layer, (row, other_row) in enumerate(zip(self.full, other.full, strict=True)):
-            if row != other_row:
+        for layer in range(self.layout.num_layers):
+            if self._layer_key(layer) != other._layer_key(layer):
                 return layer
         return self.layout.num_layers
 
     def key(self) -> str:
-        """The bits as text, one character a unit (1 = full), layers separated by dots: a stable name for a mask."""
-        return ".".join("".join("01"[value] for value in row) for row in self.full)
+        """The bits as text, one character a unit (1 = full), layers separated by dots: a stable name for a mask. A
+        layer whose sliding units have a window of their own ends with it, as in `1001.011@256.111`."""
+        return ".".join(map(self._layer_key, range(self.layout.num_layers)))
+
+    def _layer_key(self, layer: int) -> str:
+        row, window = self.full[layer], self.window_of(layer)
+        own_window = "" if all(row) or window == self.window else f"@{window}"
+        return "".join("01"[value] for value in row) + own_window
 
     def to_json(self, provenance: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The mask as plain data, with where it came from."""
+        layer_windows = {"layer_windows": list(self.layer_windows)} if self.layer_windows else {}
         return {
-            "schema": MASK_SCHEMA,
+            "schema": LAYER_WINDOWS_SCHEMA if self.layer_windows else MASK_SCHEMA,
             "num_layers": self.layout.num_layers,
             "units_per_layer": list(self.layout.units_per_layer),
             "window": self.window,
+            **layer_windows,
             "sinks": self.sinks,
             "ratio": self.ratio,
             "full": [list(row) for row in self.full],
@@ -201,10 +245,13 @@ class HeadMask:
         Raises:
             BoschError: anything is missing, of the wrong type, out of range, or of another model shape.
         """
-        if not isinstance(data, dict) or data.get("schema") != MASK_SCHEMA:
-            found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        needed = {"units_per_layer", "window", "sinks", "full"}
+        if found == LAYER_WINDOWS_SCHEMA:
+            needed |= {"layer_windows"}
+        elif found != MASK_SCHEMA:
             raise BoschError(f"not a mask file: expected an object with schema {MASK_SCHEMA!r}, found {found!r}")
-        missing = sorted({"units_per_layer", "window", "sinks", "full"} - data.keys())
+        missing = sorted(needed - data.keys())
         if missing:
             raise BoschError(f"the mask file lacks {', '.join(missing)}")
         counts, rows = data["units_per_layer"], data["full"]
@@ -213,7 +260,11 @@ class HeadMask:
         found_layout = HeadLayout(tuple(counts))
         if layout is not None and found_layout != layout:
             raise BoschError(f"the mask was made for a model with {found_layout}, but this model has {layout}")
-        return cls(found_layout, tuple(tuple(row) for row in rows), data["window"], data["sinks"])
+        windows = data["layer_windows"] if found == LAYER_WINDOWS_SCHEMA else []
+        if not isinstance(windows, list):
+            raise BoschError("the mask file's layer_windows must be a list")
+        full = tuple(tuple(row) for row in rows)
+        return cls(found_layout, full, data["window"], data["sinks"], tuple(windows))
 
     def save(self, path: str | Path, provenance: Mapping[str, Any] | None = None) -> None:
         """Write `mask.json`, atomically."""
@@ -233,7 +284,7 @@ class HeadMask:
 
     def __str__(self) -> str:
         share = f"{self.num_localized} of {self.layout.num_units} units sliding"
-        return f"{share} (ratio {self.ratio:.3f}, window {self.window})"
+        return f"{share} (ratio {self.ratio:.3f}, window {self.windows_text})"
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:

@@ -37,7 +37,8 @@ def dense_hybrid(model: PreTrainedModel, mask: HeadMask) -> Iterator[None]:
     def inject(module, args, kwargs):
         layer = module.layer_idx
         row = mask.full[layer] or (True,)
-        kinds = {full: visible(real, *((None, 0) if full else (mask.window, mask.sinks))) for full in set(row)}
+        window = mask.layer_windows[layer] if mask.layer_windows else mask.window
+        kinds = {full: visible(real, *((None, 0) if full else (window, mask.sinks))) for full in set(row)}
         allowed = torch.stack([kinds[full] for full in row], dim=1)
         allowed = allowed.repeat_interleave(model.config.num_attention_heads // len(row), dim=1)
         if (native := native_window(model, layer)) is not None:

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from dense_reference import dense_hybrid
+from dense_reference import dense_hybrid, is_greedy
 from stock_models import hybrid_of, some_mask, stock_model, tokens
 from transformers import MistralForCausalLM, Qwen3ForCausalLM
 
@@ -64,6 +64,22 @@ def test_the_query_heads_of_a_group_slide_together():
         changed = (outputs[0] - outputs[1]).abs().amax((0, 1, 3)) > 1e-6
         per_group = 6 // num_groups
         assert changed.tolist() == [head >= 6 - per_group for head in range(6)]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_layers_with_windows_of_their_own(family):
+    """Logits, generation and the cache of such a hybrid; and the mask can be read back."""
+    model = stock_model(family)
+    layers = layout_of(attention_layers(model)).eligible_layers
+    mask = some_mask(model, 4, 2, ratio=1.0).give_window(11, layers[1:2])
+    hybrid = hybrid_of(model, mask)
+    assert mask_of(hybrid.config).key() == mask.key()
+    assert hybrid.config.bosch["layers"][layers[1]]["window"] == 11
+    with torch.no_grad(), dense_hybrid(model, mask):
+        expected = model(input_ids=tokens(2, 31), use_cache=False).logits
+    torch.testing.assert_close(hybrid(tokens(2, 31)).logits, expected, rtol=0, atol=1e-5)
+    output = hybrid.generate(tokens(1, 9), max_new_tokens=20)
+    assert is_greedy(model, mask, output, 9, torch.ones(1, 9, dtype=torch.int64))
 
 
 def test_a_native_window_stays_and_full_heads_of_such_a_layer_are_no_wider():

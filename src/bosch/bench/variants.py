@@ -30,7 +30,7 @@ class Variant:
     @property
     def name(self) -> str:
         """What tells it from the others of a benchmark."""
-        return f"{self.ratio} sliding, W = {self.window}"
+        return f"{self.ratio} sliding, W = {self.mask.windows_text if self.mask else self.window}"
 
     def make_mask(self, layout: HeadLayout, seed: int) -> HeadMask:
         """The mask for a model.
@@ -55,5 +55,5 @@ def make_variants(settings: BenchSettings) -> tuple[Variant, ...]:
         pairs = [(ratio, window) for window in settings.windows or (DEFAULT_WINDOW,) for ratio in settings.ratios]
         return tuple(Variant(ratio, window) for ratio, window in dict.fromkeys(pairs))
     mask = load_mask(Path(settings.mask)).mask
-    windows = dict.fromkeys(settings.windows or (mask.window,))
-    return tuple(Variant(round(mask.ratio, 3), window, dataclasses.replace(mask, window=window)) for window in windows)
+    masks = [dataclasses.replace(mask, window=window, layer_windows=()) for window in dict.fromkeys(settings.windows)]
+    return tuple(Variant(round(one.ratio, 3), one.window, one) for one in masks or [mask])

@@ -1,5 +1,6 @@
 """The page that an exported hybrid shows of itself: what it is, how to load it, what it scored, where it came from."""
 
+import collections
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -71,13 +72,15 @@ def _description(recipe: Recipe, settings: dict[str, Any], training: Mapping[str
     sinks = f" and the first {mask.sinks} of the sequence" if mask.sinks else ""
     chosen = f", chosen by `{settings['method']}` (objective `{settings['objective']}`)" if "method" in settings else ""
     trained = "The weights were trained further as this hybrid" if training else "No weight was trained"
+    sliding = collections.Counter(mask.window_of(layer) for layer, _ in mask.localized)
+    held = "".join(f" + {count} x min(T, {window + mask.sinks})" for window, count in sorted(sliding.items()))
     return [
         f"A hybrid of `{recipe.model}`: {mask.num_localized} of its {units} KV heads (ratio {mask.ratio:.3f}){chosen} "
-        f"see the last {mask.window} tokens{sinks}, the other {full} everything. {trained}; in each layer "
+        f"see the last {mask.windows_text} tokens{sinks}, the other {full} everything. {trained}; in each layer "
         "the heads were put in another order, full ones first.",
         "",
-        f"After T tokens, of these {units} heads' keys and values the cache holds {full} x T + {mask.num_localized} x "
-        f"min(T, {mask.window + mask.sinks}), where the original's holds {units} x T.",
+        f"After T tokens, of these {units} heads' keys and values the cache holds {full} x T{held}, where "
+        f"the original's holds {units} x T.",
     ]
 
 

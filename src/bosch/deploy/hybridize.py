@@ -38,7 +38,8 @@ def hybridize(model: PreTrainedModel, mask: HeadMask) -> BoschMixin:
     permute_heads(model, layers, orders)
     model.config.bosch = {
         "layers": [
-            _describe(layer, row, order, mask) for layer, row, order in zip(layers, mask.full, orders, strict=True)
+            _describe(layer, number, order, mask)
+            for number, (layer, order) in enumerate(zip(layers, orders, strict=True))
         ]
     }
     _become(model, getattr(modeling_bosch, f"Bosch{type(model).__name__}"), IMPLEMENTATION)
@@ -79,8 +80,13 @@ def mask_of(config: Any) -> HeadMask:
     """The mask that a hybrid's config describes, its KV heads as the original model counts them."""
     layers = config.bosch["layers"]
     rows = tuple(tuple(place < layer["full"] for place in _places(layer["heads"])) for layer in layers)
-    switched = next((layer for layer in layers if layer["heads"]), layers[0])
-    return HeadMask(HeadLayout(tuple(map(len, rows))), rows, switched["window"], switched["sinks"])
+    switched = [layer for layer in layers if layer["heads"]] or layers[:1]
+    window = min(layer["window"] for layer in switched)
+    mask = HeadMask(HeadLayout(tuple(map(len, rows))), rows, window, switched[0]["sinks"])
+    for number, layer in enumerate(layers):
+        if layer["heads"] and layer["window"] != window:
+            mask = mask.give_window(layer["window"], [number])
+    return mask
 
 
 def _places(heads: list[int]) -> list[int]:
@@ -97,11 +103,11 @@ def _check(model: PreTrainedModel) -> None:
         raise BoschError(f"this {name} is quantized, so its heads cannot be reordered; expected floating weights")
 
 
-def _describe(layer: AttentionLayer, row: tuple[bool, ...], order: tuple[int, ...], mask: HeadMask) -> dict[str, Any]:
+def _describe(layer: AttentionLayer, number: int, order: tuple[int, ...], mask: HeadMask) -> dict[str, Any]:
     """What config.bosch says of a layer: full heads first, then window and sinks of the others; and for each place the
     KV head that was there in the original, none in a layer that the mask does not switch."""
-    if row:
-        return {"full": sum(row), "window": mask.window, "sinks": mask.sinks, "heads": list(order)}
+    if row := mask.full[number]:
+        return {"full": sum(row), "window": mask.window_of(number), "sinks": mask.sinks, "heads": list(order)}
     if layer.native_window is not None:
         return {"full": 0, "window": layer.native_window, "sinks": 0, "heads": []}
     return {"full": layer.num_groups, "window": mask.window, "sinks": 0, "heads": []}

@@ -72,7 +72,7 @@ def describe(model: "PreTrainedModel") -> dict[str, Any]:
         "ratio": mask and round(mask.ratio, 4),
         "window": mask and mask.window,
         "sinks": mask and mask.sinks,
-        "reach": mask and len(mask.layout.units_per_layer) * (mask.window - 1) + mask.sinks,
+        "reach": mask and mask.reach,
         "positions": context_length(model),
     }
 

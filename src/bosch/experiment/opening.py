@@ -85,7 +85,7 @@ class Experiment:
 
     def describe_heldout(self) -> dict[str, Any]:
         """What the held-out set can show: how far back its needles lie against what sliding layers alone can reach."""
-        reach = self.evaluator.decoder.num_layers * (self.settings.window - 1) + self.settings.sinks
+        reach = self.evaluator.sliding.reach
         return {
             "fingerprint": self.judge.examples.fingerprint,
             "sliding_reach_tokens": reach,

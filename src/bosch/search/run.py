@@ -18,6 +18,7 @@ from bosch.search.directory import RunDirectory
 from bosch.search.report import write_report
 from bosch.search.settings import SearchSettings
 from bosch.search.targets import masks_on_the_way, select_targets
+from bosch.search.widening import widen
 from bosch.selectors import SELECTORS, Selection, random_mask
 
 NUM_RANDOM_MASKS = 5
@@ -61,16 +62,23 @@ def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Sele
     experiment.progress.on_stage("anchors", 2)
     anchors = problem.objective.anchors
 
+    cache_size = experiment.evaluator.decoder.cache_size
+    budget = settings.evaluations_per_layer(method)
+    on_stage = experiment.progress.on_stage
+
     def select(ratio: float) -> Selection:
-        return SELECTORS[method](
-            problem,
-            ratio,
-            budget=settings.evaluations_per_layer(method),
-            seed=settings.seed,
-            on_stage=experiment.progress.on_stage,
+        selection = SELECTORS[method](problem, ratio, budget=budget, seed=settings.seed, on_stage=on_stage)
+        if not settings.wider_windows:
+            return selection
+        return widen(
+            selection,
+            problem.objective,
+            windows=sorted(settings.wider_windows),
+            num_bytes=lambda mask: cache_size.nbytes(mask, _shown_tokens(experiment)),
+            limit=budget * len(problem.layout.eligible_layers),
+            on_stage=on_stage,
         )
 
-    cache_size = experiment.evaluator.decoder.cache_size
     selections = select_targets(settings, select, problem.objective, cache_size)
     scorer = problem.objective.scorer
     assert isinstance(scorer, CountingScorer)
@@ -109,8 +117,10 @@ def _compare(experiment: Experiment, selections: list[Selection], settings: Sear
     evaluator, judge = experiment.evaluator, experiment.judge
     largest = selections[-1].mask.ratio
     randoms = [random_mask(evaluator.full, largest, settings.seed + i) for i in range(NUM_RANDOM_MASKS)]
+    one_window = [selection.path[-1] for selection in selections] if settings.wider_windows else []
     named = [
         ("original", evaluator.full),
+        *((f"{settings.method}, one window", mask) for mask in one_window),
         *((settings.method, selection.mask) for selection in selections),
         *((f"random {i}", mask) for i, mask in enumerate(randoms, start=1)),
         ("all sliding", evaluator.sliding),

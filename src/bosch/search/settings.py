@@ -4,7 +4,7 @@ import dataclasses
 
 from bosch.cache_size import CacheBudget
 from bosch.errors import BoschError
-from bosch.experiment.settings import ExperimentSettings, option
+from bosch.experiment.settings import ExperimentSettings, check_integer, option
 from bosch.heads import quota
 from bosch.registry import lookup
 
@@ -22,6 +22,9 @@ class SearchSettings(ExperimentSettings):
     kv_budget: str | None = option("the smallest ratio whose keys and values fit, for one sequence: 2GiB@32k", None)
     max_drop: float | None = option(
         "the largest ratio that loses at most this of the calibration score: 1 is the original's, 0 all sliding's", None
+    )
+    wider_windows: tuple[int, ...] = option(
+        "windows that whole layers may have instead, comma-separated; paid with more sliding units, not with bytes", ()
     )
     method: str = option(
         "how heads are chosen: progressive, bosch (the paper's), or any of `bosch methods`", "progressive"
@@ -42,6 +45,11 @@ class SearchSettings(ExperimentSettings):
         if self.max_drop is not None and not 0 <= self.max_drop < 1:
             raise BoschError(f"max_drop must be a number from 0 to below 1, got {self.max_drop!r}")
         super().__post_init__()
+        for window in self.wider_windows:
+            check_integer("wider_windows", window, self.window + 1)
+            if window >= min(self.length):
+                raise BoschError(f"a wider window of {window} tokens covers examples of {min(self.length)} tokens "
+                                 "whole; expected one smaller than every length")  # fmt: skip
         from bosch.selectors import SELECTORS  # imports torch, which `bosch search --help` need not wait for
 
         lookup("method", self.method, SELECTORS)

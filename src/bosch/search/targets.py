@@ -38,12 +38,12 @@ def _largest(select: Select, objective: Objective, floor: float) -> Selection:
     """The selection with most sliding units whose score reaches the floor, by bisection: scores are taken to fall as
     more units slide. The evaluations that two ratios share are made once."""
     num_units = objective.scorer.layout.num_units
-    best, below = select(0.0), num_units + 1
-    while best.mask.num_localized + 1 < below:
-        count = (best.mask.num_localized + below) // 2
+    best, reached, below = select(0.0), 0, num_units + 1
+    while reached + 1 < below:
+        count = (reached + below) // 2
         selection = select(count / num_units)
         if objective(selection.mask) >= floor:
-            best = selection
+            best, reached = selection, count
         else:
             below = count
     return best
