@@ -53,7 +53,7 @@ def test_neither_laziness_nor_racing_changes_the_greedys_choice(weights, pairs, 
     scorer = ToyScorer(LAYOUT, dict(zip(UNITS, weights, strict=True)), pairs)
     expected = exhaustive_greedy(scorer, count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["bosch.selectors.floating"], "TOLERANCE", -1.0)  # no layer slides whole
+        patch.setattr(sys.modules["bosch.selectors.racing"], "TOLERANCE", -1.0)  # no layer slides whole
         assert run(scorer, count / 7).mask.localized == expected
 
 
