@@ -8,6 +8,7 @@ from dense_reference import dense_hybrid, is_greedy
 from stock_models import hybrid_of, left_padded, some_mask, stock_model, tokens
 from transformers import DynamicCache
 
+from bosch.deploy.modeling_bosch import CACHE
 from bosch.heads import HeadMask
 from families import FAMILIES
 
@@ -233,3 +234,22 @@ def test_other_caches_and_other_attention_are_refused():
     hybrid.config._attn_implementation = "sdpa"
     with pytest.raises(ValueError, match="would attend to everything"):
         hybrid(ids)
+
+
+def test_the_cache_goes_by_both_of_its_names():
+    """transformers renamed `past_key_values` to `cache`; a cache by either name is used, none is passed over."""
+    model = stock_model()
+    hybrid = hybrid_of(model, some_mask(model, 7, 2))
+    ids = tokens(1, 23)
+    expected = hybrid(ids).logits[:, 15:]
+    for name in {"past_key_values", CACHE}:
+        cache = hybrid.new_cache()
+        hybrid(ids[:, :15], **{name: cache})
+        found = hybrid(ids[:, 15:], **{name: cache}).logits
+        assert cache.get_seq_length() == 23
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+        cache = hybrid.new_cache()
+        hybrid.generate(ids, max_new_tokens=3, **{name: cache})
+        assert cache.get_seq_length() == 25
+        with pytest.raises(ValueError, match="expected one made by new_cache"):
+            hybrid(ids, **{name: DynamicCache()})

@@ -27,6 +27,7 @@ from transformers.generation.utils import ALL_CACHE_NAMES
 from transformers.masking_utils import prepare_padding_mask, sdpa_mask
 
 CACHE = ALL_CACHE_NAMES[0]
+OLD_CACHE = "past_key_values"  # what it was called before, which callers may still say
 # Each checkpoint's copy of this file is a module of its own, with its own classes and its own entry in transformers.
 IMPLEMENTATION = f"bosch_{hashlib.sha1(__name__.encode()).hexdigest()[:8]}"
 UNBOUNDED = 2**62  # the window of a full head; compiled code must be able to add to it
@@ -609,6 +610,8 @@ def _hybrid_model(base: Any) -> Any:
 
     @functools.wraps(base.forward)  # generate() looks at the signature
     def forward(self: Any, *arguments: Any, **options: Any) -> Any:
+        if OLD_CACHE in options and CACHE not in options:
+            options[CACHE] = options.pop(OLD_CACHE)
         cache = arguments[position] if len(arguments) > position else options.get(CACHE)
         use_cache = self.config.use_cache if options.get("use_cache") is None else options["use_cache"]
         if cache is None:
