@@ -129,17 +129,23 @@ def test_a_limit_takes_examples_of_every_length(tiny, monkeypatch):
     ]
 
 
-def test_rulers_tasks_run_on_a_live_model(tmp_path, capsys):
+@pytest.fixture
+def tiny_with_eos(tmp_path):
+    """A copy of the tiny model, whose tokenizer has an EOS."""
+    path = tmp_path / "model"
+    shutil.copytree(TINY, path)
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    tokenizer.eos_token = tokenizer.bos_token
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def test_rulers_tasks_run_on_a_live_model(tiny_with_eos, tmp_path, capsys):
     """From the command line to the table; a model without an EOS is refused, as lm-eval needs one."""
     options = {"tasks": "niah_single_1", "lengths": 4096, "limit": 2, "yarn": 4}
     assert run(tmp_path / "none", TINY, **options) == 2
     assert "and this tokenizer has none" in capsys.readouterr().err
-    model = tmp_path / "model"
-    shutil.copytree(TINY, model)
-    tokenizer = AutoTokenizer.from_pretrained(TINY)
-    tokenizer.eos_token = tokenizer.bos_token
-    tokenizer.save_pretrained(model)
-    assert run(tmp_path / "run", model, **options) == 0
+    assert run(tmp_path / "run", tiny_with_eos, **options) == 0
     (row,) = Rows.load(tmp_path / "run" / "rows.json").rows
     assert (row.group, row.task, row.length, row.num_examples) == ("niah", "niah_single_1", 4096, 2)
     assert row.is_limited
@@ -175,7 +181,7 @@ def test_code_beside_a_tokenizer_is_not_run_by_rulers_tasks(tiny, tmp_path, monk
     assert loaded("the special magic").input_ids == tokenizer("the special magic").input_ids
 
 
-def test_no_network_is_one_sentence(tmp_path, capsys, monkeypatch):
+def test_no_network_is_one_sentence(tiny_with_eos, tmp_path, capsys, monkeypatch):
     import socket
 
     def refuse(*_, **__):
@@ -184,7 +190,7 @@ def test_no_network_is_one_sentence(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr("datasets.config.HF_DATASETS_OFFLINE", True)  # or it asks again and again for half a minute
-    assert run(tmp_path / "run", TINY, tasks="gsm8k") == 2
+    assert run(tmp_path / "run", tiny_with_eos, tasks="gsm8k") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("bosch: error: lm-eval cannot run gsm8k: ")
     assert "or local files as --data without --harness" in error
