@@ -13,7 +13,6 @@ from bosch.evaluation.rows import Row, Rows
 from evaluation.conftest import TINY
 
 lm_eval = pytest.importorskip("lm_eval")
-pytestmark = pytest.mark.slow  # importing it takes seconds
 
 TASK = """\
 task: bosch_spells

@@ -15,7 +15,6 @@ from calibration.small_tokenizers import byte_level
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("wonderwords")
-pytestmark = pytest.mark.slow  # importing it takes seconds
 
 NEEDLE = re.compile(r"One of the special magic (\w+) for ([\w-]+) is: ([\w-]+)\.")
 PATTERNS = {
