@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,7 @@ from bosch.evaluator import Evaluator
 from bosch.files import read_json
 from bosch.models import load_model
 from bosch.selectors import random_mask
-
-TINY = Path(__file__).parent / "models" / "tiny"
+from tiny_checkpoint import TINY
 
 
 def test_two_workers_have_the_scores_of_none_and_a_killed_one_changes_nothing():
@@ -39,7 +37,7 @@ def test_two_workers_have_the_scores_of_none_and_a_killed_one_changes_nothing():
             for evaluator in (alone, together):
                 evaluator.rebase(random_mask(alone.full, 0.25, seed // 2))
             if seed == 3:
-                os.kill(ray.get(workers.actors[1].process_id.remote()), signal.SIGKILL)
+                os.kill(ray.get(workers.actors[1].__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
             found, expected = (
                 evaluator.score_while(mask, lambda score, floor=floor: score.nll <= floor)
                 for evaluator in (together, alone)

@@ -1,7 +1,6 @@
 """The trained model in tests/models/tiny: a real thing to find, small enough for every test run."""
 
 import sys
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -15,14 +14,14 @@ from bosch.models import load_model
 from bosch.objective import Objective
 from bosch.probing import Subject
 from bosch.selectors import SELECTORS, Problem, random_mask
+from tiny_checkpoint import TINY
 
-TINY = str(Path(__file__).parent / "models" / "tiny")
 WINDOW = 8
 
 
 @pytest.fixture(scope="module")
 def tiny():
-    model, tokenizer = load_model(TINY, dtype="float32", device="cpu")
+    model, tokenizer = load_model(str(TINY), dtype="float32", device="cpu")
     return Decoder(model), tokenizer
 
 
@@ -79,7 +78,7 @@ def test_racing_chooses_what_measuring_everything_chooses(tiny, kind, monkeypatc
     decoder, tokenizer = tiny
     data = examples(tokenizer, "calibration", 12)
     raced, whole = (Evaluator(decoder, data, window=WINDOW, batch_tokens=400) for _ in range(2))
-    monkeypatch.setattr(sys.modules["bosch.selectors.floating"], "TOLERANCE", -1.0)  # no layer slides whole
+    monkeypatch.setattr(sys.modules["bosch.selectors.racing"], "TOLERANCE", -1.0)  # no layer slides whole
     selection = SELECTORS["floating"](
         Problem(Objective(raced, kind)), 1 / 24, budget=1, seed=0, on_stage=lambda *_: None
     )

@@ -15,8 +15,9 @@ from bosch.evaluation import EvalSettings
 from bosch.files import read_json
 from bosch.models import load_model
 from bosch.yarn import extend_positions
-from evaluation.conftest import MASK, TINY
+from evaluation.conftest import MASK
 from families import FAMILIES, make_config
+from tiny_checkpoint import TINY
 
 FLAT = sorted(FAMILIES.keys() - {"gemma3", "gpt_oss"})
 

@@ -6,7 +6,6 @@ started again by Ray, and its batch is run again.
 """
 
 import collections
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,10 +98,6 @@ class Worker:
     def run(self, name: str, number: int, mask: HeadMask, base: HeadMask) -> tuple[list[Result], int]:
         """Run one batch under a mask, from the kept states of the base."""
         return self.evaluators[name].run_batch(number, mask, base)
-
-    def process_id(self) -> int:
-        """Of this worker, on its machine."""
-        return os.getpid()
 
 
 class DistributedEvaluator(Evaluator):

@@ -31,6 +31,22 @@ def read_json(path: Path) -> Any:
         raise BoschError(f"not valid JSON: {error}") from None
 
 
+def read_text(path: Path, called: str) -> str:
+    """Content of a UTF-8 text file of the user's.
+
+    Args:
+        path: of the file.
+        called: what it is to the user, for the message.
+
+    Raises:
+        BoschError: it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoschError(f"cannot read {called} {path}: {error}") from None
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 

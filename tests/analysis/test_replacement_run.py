@@ -20,8 +20,8 @@ from bosch.heads import HeadLayout, HeadMask
 from bosch.models import load_model
 from bosch.provenance import model_hash
 from bosch.search import RunDirectory, SearchSettings
+from tiny_checkpoint import TINY
 
-TINY = str(Path(__file__).parents[1] / "models" / "tiny")
 LAYOUT = HeadLayout((4,) * 6)
 FULL = HeadMask.all_full(LAYOUT, 8)
 SMALL = FULL.localize([(0, 0), (0, 1), (2, 3), (5, 0)])
@@ -29,7 +29,7 @@ LARGE = FULL.localize([(1, 0), (1, 2), (2, 3), (3, 1), (4, 0), (5, 0), (5, 1)])
 """(0, 0) and (0, 1) departed."""
 
 SETTINGS = SearchSettings(
-    model=TINY,
+    model=str(TINY),
     ratio=0.25,
     window=8,
     tasks=("niah_single_1", "niah_single_2"),
@@ -44,14 +44,14 @@ SETTINGS = SearchSettings(
 
 @pytest.fixture(scope="module")
 def tiny():
-    model, tokenizer = load_model(TINY, dtype="float32", device="cpu")
+    model, tokenizer = load_model(str(TINY), dtype="float32", device="cpu")
     return Decoder(model), tokenizer
 
 
 @pytest.fixture
 def searches(tiny, tmp_path) -> tuple[Path, Path]:
     """Directories of two finished searches, as far as they are read here."""
-    origin = {"model": TINY, "model_hash": model_hash(tiny[0].model)}
+    origin = {"model": str(TINY), "model_hash": model_hash(tiny[0].model)}
     for name, mask in (("small", SMALL), ("large", LARGE)):
         run = RunDirectory(tmp_path / name)
         open_directory(run, SETTINGS)
@@ -161,7 +161,7 @@ def other_model(small: Path, large: Path) -> None:
 
 def both_of_another_model(small: Path, large: Path) -> None:
     for run in (small, large):
-        edit(run / "mask.json", provenance={"model": TINY, "model_hash": "0" * 64})
+        edit(run / "mask.json", provenance={"model": str(TINY), "model_hash": "0" * 64})
 
 
 def no_origin(small: Path, large: Path) -> None:

@@ -59,7 +59,7 @@ def assert_same_values_and_gradients(call: AttentionCall) -> None:
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected_gradients = torch.autograd.grad((expected * weight).sum(), inputs)
     functions: list[Callable[..., Tensor]] = [attend, dense.attend]
-    if sdpa.supports(inputs[0], call):
+    if sdpa.supports(inputs[0], inputs[2], call):
         functions.append(sdpa.attend)
     for function in functions:
         output = function(*inputs, call)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bosch.attention import dense, flash
 from bosch.attention.kernels import AttentionCall
-from bosch.errors import BoschError
 
 
 @pytest.fixture(autouse=True)
@@ -40,26 +39,14 @@ def test_our_import_does_not_touch_a_broken_flash_attn(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, env={"PYTHONPATH": str(tmp_path)})
 
 
-def test_asked_for_without_cuda() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine has CUDA")
-    with pytest.raises(BoschError, match="no CUDA device"):
-        flash.require_flash()
-
-
-def test_asked_for_but_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(flash, "MODULES", ("no_such_flash_attn",))
-    with pytest.raises(BoschError, match=r"install it with bosch-swa\[flash\]"):
-        flash.require_flash()
-
-
 class HalfOnCuda:
-    """The three facts about a query that `supports` asks for."""
+    """The three facts about a query or a value that `supports` asks for."""
 
     is_cuda = True
     dtype = torch.bfloat16
-    shape = (1, 2, 3, 5, 64)
+
+    def __init__(self, head_dim: int = 64) -> None:
+        self.shape = (1, 2, 3, 5, head_dim)
 
 
 def flash_attn_func(
@@ -99,8 +86,10 @@ def test_only_what_it_can_do_is_supported(monkeypatch: pytest.MonkeyPatch) -> No
         AttentionCall(0.3, softcap=1.7),  # this version has no such parameter
         AttentionCall(0.3, sink_logits=torch.zeros(2, 3)),
     ]
-    assert all(flash.supports(HalfOnCuda(), call) for call in can)
-    assert not any(flash.supports(HalfOnCuda(), call) for call in cannot)
-    assert not flash.supports(torch.zeros(1, 2, 3, 5, 64), AttentionCall(0.3))
+    assert all(flash.supports(HalfOnCuda(), HalfOnCuda(), call) for call in can)
+    assert not any(flash.supports(HalfOnCuda(), HalfOnCuda(), call) for call in cannot)
+    assert not flash.supports(torch.zeros(1, 2, 3, 5, 64), torch.zeros(1, 2, 5, 64), AttentionCall(0.3))
+    assert not flash.supports(HalfOnCuda(), HalfOnCuda(32), AttentionCall(0.3))
+    assert not flash.supports(HalfOnCuda(512), HalfOnCuda(512), AttentionCall(0.3))
     monkeypatch.setattr(flash, "flash_function", lambda: lambda softcap: None)
-    assert flash.supports(HalfOnCuda(), AttentionCall(0.3, softcap=1.7))
+    assert flash.supports(HalfOnCuda(), HalfOnCuda(), AttentionCall(0.3, softcap=1.7))

@@ -33,4 +33,4 @@ def test_flex_follows_the_definition(call: AttentionCall) -> None:
 
 
 def test_it_is_never_chosen_on_the_cpu() -> None:
-    assert not flex.supports(torch.zeros(1, 1, 1, 1, 16), AttentionCall(0.3, softcap=1.7))
+    assert not flex.supports(torch.zeros(1, 1, 1, 1, 16), torch.zeros(1, 1, 1, 16), AttentionCall(0.3, softcap=1.7))

@@ -73,13 +73,13 @@ def padded(num_keys: int, pads: list[int], side: str = "left") -> Tensor:
     return index >= counts if side == "left" else index < num_keys - counts
 
 
-def kernels_for(query: Tensor, call: AttentionCall) -> list[Callable[..., Tensor]]:
-    return [attend, *(kernel.attend for kernel in CPU_KERNELS if kernel.supports(query, call))]
+def kernels_for(query: Tensor, value: Tensor, call: AttentionCall) -> list[Callable[..., Tensor]]:
+    return [attend, *(kernel.attend for kernel in CPU_KERNELS if kernel.supports(query, value, call))]
 
 
 def assert_all_match(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> None:
     expected = oracle(query, key, value, call)
-    for function in kernels_for(query, call):
+    for function in kernels_for(query, value, call):
         torch.testing.assert_close(function(query, key, value, call), expected, atol=1e-12, rtol=1e-12)
 
 
@@ -149,7 +149,7 @@ def test_a_window_of_w_is_w_visible_keys(
 def visible_keys(kernel: ModuleType, call: AttentionCall) -> list[set[int]]:
     """Equal scores and one-hot values: the keys seen are the nonzero entries of the output."""
     query, key, value = torch.zeros(1, 1, 1, 10, 7), torch.zeros(1, 1, 10, 7), torch.eye(10)[None, None]
-    function = kernel.attend if kernel.supports(query, call) else attend
+    function = kernel.attend if kernel.supports(query, value, call) else attend
     return [set(row.nonzero().flatten().tolist()) for row in function(query, key, value, call)[0, 0, 0]]
 
 
@@ -162,7 +162,7 @@ def test_padded_rows_equal_unpadded_ones(num_padding: int, sinks: int) -> None:
     call = AttentionCall(0.3, 4, sinks, padding=padded(num_keys, [num_padding, 0]))
     alone = [tensor[:1, ..., num_padding:, :] for tensor in (query, key, value)]
     expected = attend(*alone, AttentionCall(0.3, 4, sinks))
-    for function in kernels_for(query, call):
+    for function in kernels_for(query, value, call):
         output = function(query, key, value, call)
         assert output.isfinite().all()
         torch.testing.assert_close(output[:1, ..., num_padding:, :], expected)
@@ -173,7 +173,7 @@ def test_sinks_are_each_rows_own_first_real_tokens(num_keys: int) -> None:
     query, key = torch.zeros(3, 1, 1, num_keys, 7), torch.zeros(3, 1, num_keys, 7)
     value = torch.eye(num_keys).expand(3, 1, -1, -1)
     call = AttentionCall(1.0, 3, 2, padding=padded(num_keys, [0, 7, 15]))
-    for function in kernels_for(query, call):
+    for function in kernels_for(query, value, call):
         output = function(query, key, value, call)
         for row, first in enumerate((0, 7, 15)):
             seen = output[row, 0, 0, -1].nonzero().flatten().tolist()
@@ -233,7 +233,7 @@ def test_softcap_and_learned_sinks(
     call = AttentionCall(0.3, window, 2 if window else 0, softcap=softcap, sink_logits=logits, padding=padded(97, pads))
     is_real = call.padding[:, None, None, 26:, None]
     expected = oracle(query, key, value, call)
-    for function in kernels_for(query, call):
+    for function in kernels_for(query, value, call):
         output = function(query, key, value, call)
         assert output.isfinite().all()
         torch.testing.assert_close(output * is_real, expected * is_real)
@@ -263,7 +263,7 @@ def test_gradients(call: AttentionCall, num_queries: int) -> None:
     expected_output = oracle(*inputs, call)
     direction = torch.randn_like(expected_output)
     expected = torch.autograd.grad((expected_output * direction).sum(), inputs)
-    for function in kernels_for(inputs[0], call):
+    for function in kernels_for(inputs[0], inputs[2], call):
         found = torch.autograd.grad((function(*inputs, call) * direction).sum(), inputs)
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other)
@@ -275,7 +275,7 @@ def test_low_precision_is_close(dtype: torch.dtype, tolerance: float, window: in
     query, key, value = (tensor.to(dtype) for tensor in tensors(97, 97))
     call = AttentionCall(0.3, window, sinks)
     expected = oracle(query.double(), key.double(), value.double(), call)
-    for function in kernels_for(query, call):
+    for function in kernels_for(query, value, call):
         output = function(query, key, value, call)
         assert output.dtype == dtype
         torch.testing.assert_close(output.double(), expected, atol=tolerance, rtol=tolerance)
@@ -286,7 +286,7 @@ def test_inputs_as_transformers_gives_them() -> None:
     query, key, value = tensors(97, 97)
     swapped = [tensor.transpose(-3, -2).contiguous().transpose(-3, -2) for tensor in (query, key, value)]
     for call in (AttentionCall(0.3), AttentionCall(0.3, 7), AttentionCall(0.3, 7, 2)):
-        for function in kernels_for(query, call):
+        for function in kernels_for(query, value, call):
             torch.testing.assert_close(function(*swapped, call), function(query, key, value, call))
 
 
@@ -297,9 +297,9 @@ def test_masks_of_a_window_grow_with_the_window_alone() -> None:
 
 
 def test_the_fastest_kernel_that_can_is_chosen() -> None:
-    query, _, _ = tensors(5, 5)
+    query, _, value = tensors(5, 5)
     calls = (AttentionCall(0.3, 2), AttentionCall(0.3), AttentionCall(0.3, 2, softcap=1.7))
-    assert [next(kernel.name for kernel in KERNELS if kernel.supports(query, call)) for call in calls] == [
+    assert [next(kernel.name for kernel in KERNELS if kernel.supports(query, value, call)) for call in calls] == [
         "banded",
         "sdpa",
         "dense",

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from bosch.cli import main
-
-TINY = Path(__file__).parents[1] / "models" / "tiny"
+from tiny_checkpoint import TINY
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.errors import BoschError
 from bosch.files import read_json
 from bosch.heads import HeadMask
-from conftest import TINY
+from tiny_checkpoint import TINY
 
 # Run before anything else in a process in which `bosch` must not be had, although it may be installed.
 WITHOUT_BOSCH = """

@@ -9,7 +9,7 @@ from dense_reference import dense_hybrid
 from bosch.cli import main
 from bosch.heads import HeadMask
 from bosch.models import load_model
-from conftest import TINY
+from tiny_checkpoint import TINY
 
 PROMPT = "the special magic number for happy cat is : 5 8 3 1 . " * 3
 

@@ -5,8 +5,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from bosch.cli import main
 from bosch.heads import HeadLayout, HeadMask
+from tiny_checkpoint import TINY
 
-TINY = Path(__file__).parents[1] / "models" / "tiny"
 LAYOUT = HeadLayout((4,) * 6)
 MASK = HeadMask(LAYOUT, tuple((True, False, False, True) for _ in range(6)), window=7, sinks=2)
 

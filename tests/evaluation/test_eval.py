@@ -16,9 +16,10 @@ from bosch.evaluation.pictures import depth_table
 from bosch.evaluation.rows import Row, Rows
 from bosch.files import read_json
 from bosch.heads import HeadMask
-from evaluation.conftest import MASK, TINY
+from evaluation.conftest import MASK
 from evaluation.local_data import document, problem, write_lines
 from small_search import snapshot
+from tiny_checkpoint import TINY
 
 OPTIONS = {"tasks": "niah", "lengths": "233,311", "examples": 3, "dtype": "float32", "new_tokens": 9}
 

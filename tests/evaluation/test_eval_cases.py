@@ -13,7 +13,7 @@ from bosch.calibration import make_examples
 from bosch.cli import main
 from bosch.evaluation import needles
 from bosch.evaluation.needles import find_in_generated, score_answers
-from evaluation.conftest import TINY
+from tiny_checkpoint import TINY
 
 CHAT = "{{ bos_token }} {{ messages[0].content }} ."
 COMMAND = ["eval", str(TINY), "--tasks", "niah_single_1", "--lengths", "149", "--examples", "2", "--dtype", "float32"]

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from bosch.cli import main
 from bosch.evaluation import EvalSettings, harness
 from bosch.evaluation.rows import Row, Rows
-from evaluation.conftest import TINY
+from tiny_checkpoint import TINY
 
 lm_eval = pytest.importorskip("lm_eval")
 

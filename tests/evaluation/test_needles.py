@@ -11,7 +11,8 @@ from bosch.evaluation.needles import depth_of, find_in_generated, measure_needle
 from bosch.evaluator import Evaluator
 from bosch.heads import HeadMask
 from bosch.models import load_model
-from evaluation.conftest import LAYOUT, MASK, TINY
+from evaluation.conftest import LAYOUT, MASK
+from tiny_checkpoint import TINY
 
 TASKS = ["niah_single_1", "niah_single_2", "niah_multikey_1"]
 

@@ -9,7 +9,8 @@ from bosch.deploy.passes import predict
 from bosch.errors import BoschError
 from bosch.evaluation.perplexity import measure_perplexity
 from bosch.models import load_model
-from evaluation.conftest import MASK, TINY
+from evaluation.conftest import MASK
+from tiny_checkpoint import TINY
 
 TEXT = shipped_prose()[:4000]
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 from toy import ToyScorer, ignore
-from trained import TINY
 from transformers import AttentionInterface
 
 from bosch.attention.interface import STATE, hybrid_attention
@@ -29,6 +28,7 @@ from bosch.selectors.static.passkeys import PasskeyPrompt
 from families import FAMILIES, make_model
 from reference import visible
 from small_search import OPTIONS
+from tiny_checkpoint import TINY
 
 WINDOW, SINKS, TOKENS = 5, 2, 29
 NEEDLE = Example(tuple(range(1, 1 + TOKENS)), 23, 3, "niah", 31, 0.5, "prompt", "answer")
@@ -185,7 +185,7 @@ def test_gates_of_narrow_models_are_wide():
 @pytest.fixture(scope="module")
 def tiny() -> Subject:
     """The trained model, and examples that it answers."""
-    model, tokenizer = load_model(TINY, dtype="float32", device="cpu")
+    model, tokenizer = load_model(str(TINY), dtype="float32", device="cpu")
     tasks = ("niah_single_1", "niah_single_2")
     examples = make_examples(tokenizer, tasks=tasks, lengths=(128, 160), num_examples=4, seed=5)
     return Subject(Decoder(model), examples, window=8, tokenizer=tokenizer)

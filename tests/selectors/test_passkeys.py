@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from trained import TINY
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bosch.calibration.haystack import shipped_prose
 from bosch.errors import BoschError
 from bosch.selectors.static.passkeys import ORDINALS, PasskeyPrompt, make_passkey_prompt
+from tiny_checkpoint import TINY
 
 
 def byte_level() -> PreTrainedTokenizerFast:

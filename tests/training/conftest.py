@@ -11,8 +11,7 @@ from bosch.deploy.recipe import Recipe
 from bosch.heads import HeadMask
 from bosch.models import load_model
 from bosch.selectors import random_mask
-
-TINY = Path(__file__).parents[1] / "models" / "tiny"
+from tiny_checkpoint import TINY
 
 
 @pytest.fixture(scope="session")

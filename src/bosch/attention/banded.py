@@ -17,7 +17,7 @@ from bosch.attention.call import AttentionCall
 BLOCK = 32
 
 
-def supports(query: Tensor, call: AttentionCall) -> bool:
+def supports(query: Tensor, value: Tensor, call: AttentionCall) -> bool:
     """A window over unpadded rows of one document; no softcap and no learned sinks."""
     return call.window is not None and call.is_plain and call.softcap is None and call.sink_logits is None
 

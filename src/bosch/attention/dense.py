@@ -7,7 +7,7 @@ from bosch.attention.call import AttentionCall
 from bosch.attention.visibility import blocks
 
 
-def supports(query: Tensor, call: AttentionCall) -> bool:
+def supports(query: Tensor, value: Tensor, call: AttentionCall) -> bool:
     """Everything."""
     return True
 

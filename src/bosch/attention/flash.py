@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from bosch.attention.call import AttentionCall
-from bosch.errors import BoschError
 
 MODULES = ("flash_attn_interface", "flash_attn")  # version 3, version 2
 MAX_HEAD_DIM = 256
@@ -36,21 +35,12 @@ def flash_function() -> Callable[..., Tensor | tuple[Tensor, ...]] | None:
     return None
 
 
-def require_flash() -> None:
-    """Make sure that FlashAttention can be used.
-
-    Raises:
-        BoschError: it is missing or broken, or there is no CUDA device.
-    """
-    if not torch.cuda.is_available():
-        raise BoschError("FlashAttention was asked for, but torch sees no CUDA device; expected one")
-    if flash_function() is None:
-        raise BoschError("FlashAttention was asked for, but cannot be imported; install it with bosch-swa[flash]")
-
-
-def supports(query: Tensor, call: AttentionCall) -> bool:
-    """CUDA, float16 or bfloat16, a plain causal call, without sinks, and with softcap only where the version has it."""
-    if not query.is_cuda or query.dtype not in (torch.float16, torch.bfloat16) or query.shape[-1] > MAX_HEAD_DIM:
+def supports(query: Tensor, value: Tensor, call: AttentionCall) -> bool:
+    """CUDA, float16 or bfloat16, keys as long as values, a plain causal call, without sinks, and with softcap only
+    where the version has it."""
+    if not query.is_cuda or query.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    if query.shape[-1] > MAX_HEAD_DIM or query.shape[-1] != value.shape[-1]:
         return False
     if not call.is_plain or (call.window is not None and call.sinks) or call.sink_logits is not None:
         return False

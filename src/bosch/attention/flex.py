@@ -14,7 +14,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_bloc
 from bosch.attention.call import AttentionCall
 
 
-def supports(query: Tensor, call: AttentionCall) -> bool:
+def supports(query: Tensor, value: Tensor, call: AttentionCall) -> bool:
     """CUDA, up to float32, visibility by a rule rather than by a given `allowed` or by several documents."""
     return query.is_cuda and query.dtype != torch.float64 and call.allowed is None and call.documents is None
 

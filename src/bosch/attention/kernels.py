@@ -19,12 +19,12 @@ class Kernel:
 
     Args:
         name: for tests and messages.
-        supports: whether it can serve a query tensor (B, G, R, Tq, D) and a call.
+        supports: whether it can serve a query (B, G, R, Tq, D), a value (B, G, Tk, Dv) and a call.
         attend: query (B, G, R, Tq, D), key (B, G, Tk, D), value (B, G, Tk, Dv), call -> (B, G, R, Tq, Dv).
     """
 
     name: str
-    supports: Callable[[Tensor, AttentionCall], bool]
+    supports: Callable[[Tensor, Tensor, AttentionCall], bool]
     attend: AttendFunction
 
 
@@ -54,5 +54,5 @@ def attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Te
         return attend_rows(attend, query, key, value, call, spans)
     if call.documents is not None:
         return attend_documents(attend, query, key, value, call)
-    kernel = next(kernel for kernel in KERNELS if kernel.supports(query, call))
+    kernel = next(kernel for kernel in KERNELS if kernel.supports(query, value, call))
     return kernel.attend(query, key, value, call)

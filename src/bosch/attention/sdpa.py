@@ -8,7 +8,7 @@ from bosch.attention.call import AttentionCall
 from bosch.attention.visibility import blocks
 
 
-def supports(query: Tensor, call: AttentionCall) -> bool:
+def supports(query: Tensor, value: Tensor, call: AttentionCall) -> bool:
     """Any visibility; no softcap and no learned sinks."""
     return call.softcap is None and call.sink_logits is None
 

@@ -9,6 +9,7 @@ from bosch.calibration.examples import Example, ExampleSet
 from bosch.calibration.items import SPLITS, Split
 from bosch.calibration.tokens import check_tokenizer, tokenize
 from bosch.errors import BoschError
+from bosch.files import read_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,10 +43,7 @@ def own_examples(
             has no chat template where one is needed.
     """
     check_tokenizer(tokenizer, chat)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BoschError(f"cannot read {path}: {error}") from None
+    text = read_text(path, "the examples")
     if path.suffix == ".jsonl":
         found = _pairs(tokenizer, path, text, chat)
     else:

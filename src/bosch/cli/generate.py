@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bosch.cli.command import Command
 from bosch.errors import BoschError
+from bosch.files import read_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Text to stdout as it comes; then bytes and speed to stderr."""
     if arguments.max_new_tokens < 1:
         raise BoschError(f"--max-new-tokens must be at least 1, got {arguments.max_new_tokens}")
-    prompt = arguments.prompt if arguments.file is None else _read(arguments.file)
+    prompt = arguments.prompt if arguments.file is None else read_text(arguments.file, "the prompt")
     from bosch.deploy.generation import generate, report
     from bosch.deploy.hybridize import restore_full_attention
     from bosch.deploy.modeling_bosch import BoschMixin
@@ -40,13 +41,6 @@ def run(arguments: argparse.Namespace) -> None:
         full = restore_full_attention(model)
         costs["full"] = generate(full, tokenizer, prompt, arguments.max_new_tokens, silent=True)
     report(costs)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BoschError(f"cannot read the prompt {path}: {error}") from None
 
 
 COMMAND = Command(

@@ -13,7 +13,8 @@ from bosch.evaluation.part import SCORE, Part, Subject
 from bosch.evaluation.perplexity import measure_perplexity
 from bosch.evaluation.results import TaskResult
 from bosch.evaluation.settings import GROUPS, PERPLEXITY, EvalSettings
-from bosch.experiment.settings import read_text
+from bosch.experiment.settings import read_haystack
+from bosch.files import read_text
 
 
 def make_parts(settings: EvalSettings) -> tuple[Part, ...]:
@@ -36,7 +37,7 @@ def make_parts(settings: EvalSettings) -> tuple[Part, ...]:
 
 
 def _needle_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
-    haystack = None if settings.haystack is None else read_text("haystack", settings.haystack)
+    haystack = read_haystack(settings.haystack)
 
     def make(task: str, length: int) -> Part:
         def measure(subject: Subject) -> Mapping[str, Any]:
@@ -80,7 +81,7 @@ def _gsm8k_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
 
 def _perplexity_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
     assert settings.text is not None
-    text = read_text("text", settings.text)
+    text = read_text(Path(settings.text), "the text")
 
     def make(length: int) -> Part:
         def measure(subject: Subject) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bosch.calibration.tasks import TASKS
 from bosch.errors import BoschError
+from bosch.files import read_text
 from bosch.objective import OBJECTIVES
 from bosch.registry import lookup
 
@@ -104,19 +105,7 @@ def read_haystack(path: str | None) -> str | None:
     Raises:
         BoschError: it cannot be read or is not UTF-8.
     """
-    return None if path is None else read_text("haystack", path)
-
-
-def read_text(kind: str, path: str) -> str:
-    """Content of a text file of the user's.
-
-    Raises:
-        BoschError: it cannot be read or is not UTF-8.
-    """
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BoschError(f"cannot read the {kind} {path}: {error}") from None
+    return None if path is None else read_text(Path(path), "the haystack")
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
