@@ -96,3 +96,15 @@ def test_the_budget_bounds_the_exchanges():
     for budget in (4, 6, 9):
         most_of_one_exchange = 1 + len(UNITS)
         assert run(scorer, 0.5, budget=budget).record["measurements"] <= max(without, 3 * budget + most_of_one_exchange)
+
+
+def test_ratios_of_one_search_share_the_exchanges():
+    """What the way to the mask leaves of the budget is divided; the way itself is not."""
+    scorer = ToyScorer(LAYOUT, {unit: 1.0 / (1 + index) for index, unit in enumerate(UNITS)})
+    way = run(scorer, 0.5, budget=1).record["measurements"]
+    problem = Problem(Objective(scorer, "nll"), num_ratios=4)
+    for budget in (20, 40):
+        spent = floating(problem, 0.5, budget=budget, seed=0, on_stage=ignore).record["measurements"]
+        most_of_one_exchange = 1 + len(UNITS)
+        assert spent <= way + (3 * budget - way) // 4 + most_of_one_exchange
+        assert spent > way

@@ -17,7 +17,7 @@ from bosch.provenance import provenance
 from bosch.search.directory import RunDirectory
 from bosch.search.report import write_report
 from bosch.search.settings import SearchSettings
-from bosch.search.targets import masks_on_the_way, select_targets
+from bosch.search.targets import expected_selections, masks_on_the_way, select_targets
 from bosch.search.widening import widen
 from bosch.selectors import SELECTORS, Selection, random_mask
 
@@ -58,7 +58,8 @@ def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Sele
     """The selections, smallest ratio first, and what is to be said about them everywhere."""
     method, started = settings.method, time.monotonic()
     measured = experiment.measure([method])
-    problem = experiment.problem(measured)
+    num_ratios = expected_selections(settings, experiment.evaluator.layout.num_units)
+    problem = dataclasses.replace(experiment.problem(measured), num_ratios=num_ratios)
     experiment.progress.on_stage("anchors", 2)
     anchors = problem.objective.anchors
 

@@ -34,6 +34,11 @@ def select_targets(
     return [select(ratio) for ratio in settings.fixed_ratios]
 
 
+def expected_selections(settings: SearchSettings, num_units: int) -> int:
+    """At how many ratios a search will select: a bisection takes one for every halving."""
+    return num_units.bit_length() if settings.max_drop is not None else max(len(settings.fixed_ratios), 1)
+
+
 def _largest(select: Select, objective: Objective, floor: float) -> Selection:
     """The selection with most sliding units whose score reaches the floor, by bisection: scores are taken to fall as
     more units slide. The evaluations that two ratios share are made once."""

@@ -30,8 +30,9 @@ def floating(problem: Problem, ratio: float, *, budget: int, seed: int, on_stage
     on_stage(f"localizing {target} units", limit)
     walk = _walk(race, problem.full, target)
     before_exchanges = race.objective(walk.mask)
-    on_stage("exchanging units", max(limit - race.measurements, 0))
-    mask, exchanges = _exchange(race, walk, limit)
+    left = max(limit - race.measurements, 0) // problem.num_ratios
+    on_stage("exchanging units", left)
+    mask, exchanges = _exchange(race, walk, race.measurements + left)
     record = {
         "method": "floating",
         "steps": walk.steps,
