@@ -141,7 +141,7 @@ def test_layers_with_windows_of_their_own():
     assert [WIDE.window_of(layer) for layer in range(2)] == [4, 9]
     assert (WIDE.key(), MASK.key()) == ("100.01@9", "100.01")
     assert MASK.first_difference(WIDE) == 1
-    assert (WIDE.windows, WIDE.windows_text, MASK.windows) == ((4, 9), "4, 9", (4,))
+    assert (WIDE.windows, WIDE.shown_window, MASK.windows, MASK.shown_window) == ((4, 9), "4, 9", (4,), 4)
     assert (MASK.reach, WIDE.reach) == (3 + 3 + 2, 3 + 8 + 2)
     assert str(WIDE) == "3 of 5 units sliding (ratio 0.600, window 4, 9)"
 

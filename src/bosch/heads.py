@@ -171,9 +171,9 @@ class HeadMask:
         return tuple(sorted(found or {self.window}))
 
     @property
-    def windows_text(self) -> str:
-        """The windows for people: `64`, or `64, 256`."""
-        return ", ".join(map(str, self.windows))
+    def shown_window(self) -> int | str:
+        """The window that sliding units have; of several a text: `64, 256`."""
+        return self.windows[0] if len(self.windows) == 1 else ", ".join(map(str, self.windows))
 
     @property
     def reach(self) -> int:
@@ -284,7 +284,7 @@ class HeadMask:
 
     def __str__(self) -> str:
         share = f"{self.num_localized} of {self.layout.num_units} units sliding"
-        return f"{share} (ratio {self.ratio:.3f}, window {self.windows_text})"
+        return f"{share} (ratio {self.ratio:.3f}, window {self.shown_window})"
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:

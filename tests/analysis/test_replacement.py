@@ -94,9 +94,14 @@ def test_each_replacement_is_scored_once_beside_the_original():
             sliding([(2, head) for head in range(5)], window=11),
             "with window 7 and 0 sinks, the larger with window 11",
         ),
+        (
+            sliding([(0, 0)]),
+            sliding([(2, head) for head in range(5)]).give_window(9, [2]),
+            "with window 7 and 0 sinks, the larger with window 9",
+        ),
         (SMALLER, sliding([(0, head) for head in range(5)], HeadLayout((5, 2))), "masks of different models"),
     ],
-    ids=["nested", "exchanged", "window", "layout"],
+    ids=["nested", "exchanged", "window", "layer windows", "layout"],
 )
 def test_nothing_is_scored_where_the_test_makes_no_sense(smaller, larger, message):
     scorer = Toy()

@@ -43,10 +43,11 @@ def units_to_put_back(smaller: HeadMask, larger: HeadMask) -> frozenset[Unit]:
     Raises:
         BoschError: the masks differ in layout, window or sinks, are not of growing size, or no unit departed.
     """
-    if (smaller.window, smaller.sinks) != (larger.window, larger.sinks):
+    ways = [(mask.window, mask.layer_windows, mask.sinks) for mask in (smaller, larger)]
+    if ways[0] != ways[1]:
         raise BoschError(
-            f"the masks slide differently: the smaller with window {smaller.window} and {smaller.sinks} sinks, "
-            f"the larger with window {larger.window} and {larger.sinks} sinks"
+            f"the masks slide differently: the smaller with window {smaller.shown_window} and {smaller.sinks} sinks, "
+            f"the larger with window {larger.shown_window} and {larger.sinks} sinks"
         )
     departed = Turnover(smaller, larger).departed
     if not departed:

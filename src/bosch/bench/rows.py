@@ -52,7 +52,7 @@ class Rows:
         row = {
             "name": name,
             "ratio": mask.ratio if mask else 0.0,
-            "window": mask and mask.window,
+            "window": mask and mask.shown_window,
             "sinks": mask and mask.sinks,
             "mask": mask and mask.key(),
             "context": context,

@@ -30,7 +30,7 @@ class Variant:
     @property
     def name(self) -> str:
         """What tells it from the others of a benchmark."""
-        return f"{self.ratio} sliding, W = {self.mask.windows_text if self.mask else self.window}"
+        return f"{self.ratio} sliding, W = {self.mask.shown_window if self.mask else self.window}"
 
     def make_mask(self, layout: HeadLayout, seed: int) -> HeadMask:
         """The mask for a model.

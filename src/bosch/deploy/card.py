@@ -76,7 +76,7 @@ def _description(recipe: Recipe, settings: dict[str, Any], training: Mapping[str
     held = "".join(f" + {count} x min(T, {window + mask.sinks})" for window, count in sorted(sliding.items()))
     return [
         f"A hybrid of `{recipe.model}`: {mask.num_localized} of its {units} KV heads (ratio {mask.ratio:.3f}){chosen} "
-        f"see the last {mask.windows_text} tokens{sinks}, the other {full} everything. {trained}; in each layer "
+        f"see the last {mask.shown_window} tokens{sinks}, the other {full} everything. {trained}; in each layer "
         "the heads were put in another order, full ones first.",
         "",
         f"After T tokens, of these {units} heads' keys and values the cache holds {full} x T{held}, where "

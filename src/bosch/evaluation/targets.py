@@ -70,7 +70,7 @@ def describe(model: "PreTrainedModel") -> dict[str, Any]:
         "model_hash": model_hash(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "ratio": mask and round(mask.ratio, 4),
-        "window": mask and mask.window,
+        "window": mask and mask.shown_window,
         "sinks": mask and mask.sinks,
         "reach": mask and mask.reach,
         "positions": context_length(model),

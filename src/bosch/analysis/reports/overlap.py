@@ -114,7 +114,7 @@ def _data(models: Sequence[tuple[str, Model]]) -> dict[str, Any]:
 
 def _group_data(group: Masks) -> dict[str, Any]:
     masks = [
-        {"name": name, "ratio": mask.ratio, "window": mask.window, "sinks": mask.sinks, "mask": mask.key()}
+        {"name": name, "ratio": mask.ratio, "window": mask.shown_window, "sinks": mask.sinks, "mask": mask.key()}
         for name, mask in group.items()
     ]
     return {"masks": masks, "distances": distance_matrix(list(group.values())), "chance": _chance(group)}

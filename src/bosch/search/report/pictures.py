@@ -26,7 +26,7 @@ def draw_mask(mask: HeadMask, path: Path) -> None:
     axes.set_yticks([layer + 0.5 for layer in labelled], [str(layer) for layer in labelled], fontsize=7)
     axes.set_xlabel("KV head")
     axes.set_ylabel("layer")
-    axes.set_title(f"{mask.num_localized} of {mask.layout.num_units} sliding, W = {mask.windows_text}", fontsize=9)
+    axes.set_title(f"{mask.num_localized} of {mask.layout.num_units} sliding, W = {mask.shown_window}", fontsize=9)
     shown = [Patch(color=FULL, label="full"), Patch(color=SLIDING, label="sliding")]
     figure.legend(handles=shown, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     save_figure(figure, path)
