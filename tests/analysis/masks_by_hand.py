@@ -22,6 +22,16 @@ def masks(layout: HeadLayout = LAYOUT) -> st.SearchStrategy[HeadMask]:
     return st.sets(st.sampled_from(list(layout.units()))).map(lambda units: sliding(units, layout))
 
 
+@st.composite
+def growing(draw: st.DrawFn, least_departed: int = 0) -> tuple[HeadMask, HeadMask]:
+    """Two masks, of which the second has more sliding units, and lacks at least so many of those of the first."""
+    units = draw(st.permutations(list(LAYOUT.units())))
+    large = draw(st.integers(2, len(units) - least_departed))
+    departed = draw(st.integers(least_departed, min(large - 1, len(units) - large)))
+    kept = draw(st.integers(0 if departed else 1, large - 1 - departed))
+    return sliding([*units[large - kept : large], *units[large : large + departed]]), sliding(units[:large])
+
+
 def squeezed(text: str) -> str:
     """A table without the spaces that align its columns."""
     return " ".join(text.split())
