@@ -9,13 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from small_search import SIZES, make_tokenizer
 
 # Times of small examples vary with the load of the machine; what is tested is the result.
-hypothesis.settings.register_profile(
-    "bosch",
-    deadline=None,
-    max_examples=50,
-    print_blob=True,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
+hypothesis.settings.register_profile("bosch", deadline=None, max_examples=50, print_blob=True)
 hypothesis.settings.load_profile("bosch")
 torch.set_num_threads(1)
 
