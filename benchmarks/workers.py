@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
 from bosch.distributed import LOCAL, DistributedEvaluator, Workers
-from bosch.heads import HeadMask
 from bosch.models import load_model
 from bosch.selectors import random_mask
 from deploy import interleaved, timed
@@ -41,17 +40,11 @@ def main() -> None:
     with contextlib.closing(Workers(LOCAL, lambda: load()[0], dict.fromkeys(names, arguments), 2)) as two:
         one = copy.copy(two)
         one.actors = two.actors[:1]
-        evaluators = [
-            DistributedEvaluator(Decoder(model), name=name, workers=workers, **arguments)
-            for name, workers in zip(names, (one, two), strict=True)
-        ]
-        full = evaluators[0].full
-        for evaluator in evaluators:
-            evaluator.score(full)
-        runs = [
-            timed(functools.partial(score_next, evaluator, full, itertools.count(), options.masks))
-            for evaluator in evaluators
-        ]
+        decoder, runs = Decoder(model), []
+        for name, workers in zip(names, (one, two), strict=True):
+            evaluator = DistributedEvaluator(decoder, name=name, workers=workers, **arguments)
+            evaluator.score(evaluator.full)
+            runs.append(timed(functools.partial(score_next, evaluator, itertools.count(), options.masks)))
         alone, together = interleaved(runs, options.repeats)
     speed_up = statistics.median(a / b for a, b in zip(alone, together, strict=True))
     print(f"{options.model}, {options.examples} examples of {options.length} tokens, {options.masks} masks a repeat")
@@ -60,10 +53,10 @@ def main() -> None:
     )
 
 
-def score_next(evaluator: DistributedEvaluator, full: HeadMask, seeds: Iterator[int], count: int) -> None:
+def score_next(evaluator: DistributedEvaluator, seeds: Iterator[int], count: int) -> None:
     """Score so many masks that were not scored before."""
-    for seed in (next(seeds) for _ in range(count)):
-        evaluator.score(random_mask(full, 0.5, seed))
+    for seed in itertools.islice(seeds, count):
+        evaluator.score(random_mask(evaluator.full, 0.5, seed))
 
 
 if __name__ == "__main__":

@@ -82,11 +82,9 @@ def mask_of(config: Any) -> HeadMask:
     rows = tuple(tuple(place < layer["full"] for place in _places(layer["heads"])) for layer in layers)
     switched = [layer for layer in layers if layer["heads"]] or layers[:1]
     window = min(layer["window"] for layer in switched)
-    mask = HeadMask(HeadLayout(tuple(map(len, rows))), rows, window, switched[0]["sinks"])
-    for number, layer in enumerate(layers):
-        if layer["heads"] and layer["window"] != window:
-            mask = mask.give_window(layer["window"], [number])
-    return mask
+    windows = tuple(layer["window"] if layer["heads"] else window for layer in layers)
+    layer_windows = windows if max(windows) > window else ()
+    return HeadMask(HeadLayout(tuple(map(len, rows))), rows, window, switched[0]["sinks"], layer_windows)
 
 
 def _places(heads: list[int]) -> list[int]:

@@ -41,7 +41,11 @@ def widen(
     candidates = race.guesses(set(narrow.layout.units()) - narrow.localized)
     best, steps = narrow, []
     on_stage("widening windows", limit)
-    while race.measurements < limit and (more := race.cheapest(narrow, candidates)):
+    while race.measurements < limit:
+        objective.scorer.rebase(narrow)
+        more = race.cheapest(narrow, candidates)
+        if more is None:
+            break
         narrow = narrow.localize(more.units)
         wide = _widest(race, narrow, windows, lambda mask: allowed - num_bytes(mask))
         if objective(wide) <= objective(best):
