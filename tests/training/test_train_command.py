@@ -137,6 +137,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
         ({"tokens_per_step": "500"}, "tokens_per_step must be a multiple of 256 tokens x 1 sequences x 1 processes"),
         ({"data": "nothing.jsonl"}, "no such file or directory: nothing.jsonl"),
         ({"weights": "1,2"}, r"weights must be as many as there are sources \(1\)"),
+        ({"length": "128,256"}, "sequences of 256 tokens cut every needle document of 256 tokens and an end"),
         ({"length": "20"}, "length 20 is too short for niah_single_1"),
         ({"haystack": "nowhere.txt"}, "cannot read the haystack nowhere.txt"),
         ({"needle_haystack": "nowhere.txt"}, "cannot read the haystack nowhere.txt"),

@@ -111,3 +111,8 @@ class PretrainSettings(TrainSettings):
             lookup("task", task, TASKS)
         for length in self.length:
             check_integer("length", length, 1)
+        if NEEDLES in self.data and max(self.length) >= self.sequence_length:
+            raise BoschError(
+                f"sequences of {self.sequence_length} tokens cut every needle document of {max(self.length)} tokens "
+                "and an end, many between needle and answer; expected sequence_length to be several times that"
+            )
