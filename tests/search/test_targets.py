@@ -12,7 +12,7 @@ from bosch.files import read_json
 from bosch.heads import HeadLayout, HeadMask
 from bosch.objective import Objective
 from bosch.search import RunDirectory, SearchSettings
-from bosch.search.targets import masks_on_the_way, select_targets
+from bosch.search.targets import masks_on_the_way, select_targets, share_of_exchanges
 from bosch.selectors import Selection
 from stand_ins import StandInScorer
 
@@ -83,6 +83,22 @@ def test_a_drop_from_the_command_line(command, tmp_path):
     low, high = read_json(run.scores)["facts"]["anchors"]
     chosen = next(row for row in read_json(run.scores)["rows"] if row["name"] == "floating")
     assert (-chosen["calibration"]["nll"] - low) / (high - low) >= 0.7
+
+
+@pytest.mark.parametrize(
+    ("target", "shares"),
+    [
+        ({"ratios": (0.5, 0.25, 0.75)}, {0.25: 1 / 6, 0.5: 1 / 3, 0.75: 1 / 2}),
+        ({"ratio": 0.25}, {0.25: 1.0}),
+        ({"ratios": (0.0,)}, {0.0: 1.0}),
+        ({"kv_budget": "1MiB@1k"}, {0.375: 1.0}),
+        ({"max_drop": 0.1}, {0.5: 1 / 7, 0.25: 1 / 7}),
+    ],
+)
+def test_the_ratios_of_one_search_share_its_exchanges(target, shares):
+    settings = SearchSettings(model="any", window=64, **target)
+    for ratio, share in shares.items():
+        assert share_of_exchanges(settings, ratio, num_units=90) == pytest.approx(share)
 
 
 def test_of_two_masks_of_one_size_on_the_way_the_larger_ratios_stays():

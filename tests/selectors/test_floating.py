@@ -102,7 +102,7 @@ def test_ratios_of_one_search_share_the_exchanges():
     """What the way to the mask leaves of the budget is divided; the way itself is not."""
     scorer = ToyScorer(LAYOUT, {unit: 1.0 / (1 + index) for index, unit in enumerate(UNITS)})
     way = run(scorer, 0.5, budget=1).record["measurements"]
-    problem = Problem(Objective(scorer, "nll"), num_ratios=4)
+    problem = Problem(Objective(scorer, "nll"), share_of_exchanges=0.25)
     for budget in (20, 40):
         spent = floating(problem, 0.5, budget=budget, seed=0, on_stage=ignore).record["measurements"]
         most_of_one_exchange = 1 + len(UNITS)

@@ -17,7 +17,7 @@ from bosch.provenance import provenance
 from bosch.search.directory import RunDirectory
 from bosch.search.report import write_report
 from bosch.search.settings import SearchSettings
-from bosch.search.targets import expected_selections, masks_on_the_way, select_targets
+from bosch.search.targets import masks_on_the_way, select_targets, share_of_exchanges
 from bosch.search.widening import widen
 from bosch.selectors import SELECTORS, Selection, random_mask
 
@@ -58,8 +58,7 @@ def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Sele
     """The selections, smallest ratio first, and what is to be said about them everywhere."""
     method, started = settings.method, time.monotonic()
     measured = experiment.measure([method])
-    num_ratios = expected_selections(settings, experiment.evaluator.layout.num_units)
-    problem = dataclasses.replace(experiment.problem(measured), num_ratios=num_ratios)
+    problem = experiment.problem(measured)
     experiment.progress.on_stage("anchors", 2)
     anchors = problem.objective.anchors
 
@@ -68,7 +67,9 @@ def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Sele
     on_stage = experiment.progress.on_stage
 
     def select(ratio: float) -> Selection:
-        selection = SELECTORS[method](problem, ratio, budget=budget, seed=settings.seed, on_stage=on_stage)
+        share = share_of_exchanges(settings, ratio, problem.layout.num_units)
+        sharing = dataclasses.replace(problem, share_of_exchanges=share)
+        selection = SELECTORS[method](sharing, ratio, budget=budget, seed=settings.seed, on_stage=on_stage)
         if not settings.wider_windows:
             return selection
         return widen(

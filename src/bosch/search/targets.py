@@ -34,9 +34,16 @@ def select_targets(
     return [select(ratio) for ratio in settings.fixed_ratios]
 
 
-def expected_selections(settings: SearchSettings, num_units: int) -> int:
-    """At how many ratios a search will select: a bisection takes one for every halving."""
-    return num_units.bit_length() if settings.max_drop is not None else max(len(settings.fixed_ratios), 1)
+def share_of_exchanges(settings: SearchSettings, ratio: float, num_units: int) -> float:
+    """Which part of a search's exchanges one of its ratios may make, in [0, 1].
+
+    Several ratios share them in proportion: the larger one has more to win, and its measurements end sooner. A
+    bisection takes one ratio for every halving, and gives all the same.
+    """
+    if settings.max_drop is not None:
+        return 1 / num_units.bit_length()
+    total = sum(settings.fixed_ratios)
+    return ratio / total if total else 1.0
 
 
 def _largest(select: Select, objective: Objective, floor: float) -> Selection:

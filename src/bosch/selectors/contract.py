@@ -34,13 +34,14 @@ class Problem:
         objective: normalized score of any mask; remembers masks that it has seen.
         subject: the full model and its calibration set, for methods that look inside.
         measured: unit scores that are known already, by the name of their method.
-        num_ratios: of one search, which share what a greedy method spends on improving its masks.
+        share_of_exchanges: the part that a greedy method may spend of what its budget leaves for improving its mask;
+            below 1 where one search has several ratios.
     """
 
     objective: Objective
     subject: "Subject | None" = None
     measured: Mapping[str, Measured] = dataclasses.field(default_factory=dict)
-    num_ratios: int = 1
+    share_of_exchanges: float = 1.0
 
     @property
     def layout(self) -> HeadLayout:

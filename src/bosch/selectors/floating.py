@@ -30,7 +30,7 @@ def floating(problem: Problem, ratio: float, *, budget: int, seed: int, on_stage
     on_stage(f"localizing {target} units", limit)
     walk = _walk(race, problem.full, target)
     before_exchanges = race.objective(walk.mask)
-    left = max(limit - race.measurements, 0) // problem.num_ratios
+    left = int(max(limit - race.measurements, 0) * problem.share_of_exchanges)
     on_stage("exchanging units", left)
     mask, exchanges = _exchange(race, walk, race.measurements + left)
     record = {

@@ -49,7 +49,8 @@ def progressive(problem: Problem, ratio: float, *, budget: int, seed: int, on_st
         path.append(mask)
         steps.append({"localized": sorted(chosen), "measured": len(pool)})
     before_swaps = objective(mask)
-    left = max(budget * len(layout.eligible_layers) - spent.evaluations, 0) // problem.num_ratios
+    left = max(budget * len(layout.eligible_layers) - spent.evaluations, 0)
+    left = int(left * problem.share_of_exchanges)
     on_stage("swapping units", left)
     mask, swaps = _swap(objective, mask, costs, spent, left)
     record = {
