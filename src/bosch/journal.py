@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from bosch.errors import BoschError
 
@@ -39,11 +39,8 @@ class Journal:
         except OSError as error:
             raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._file, path)
             self.entries = self._read(dict(subject))
-        except BlockingIOError:
-            self._file.close()
-            raise BoschError(f"{path} is in use by another running search; expected one search a directory") from None
         except BaseException:
             self._file.close()
             raise
@@ -110,3 +107,21 @@ class Journal:
         raise BoschError(
             f"{self.path} is damaged at line {number}; every line stands alone, so delete that line to go on without it"
         )
+
+
+def check_unused(path: Path) -> None:
+    """Make sure that no running process holds a journal.
+
+    Raises:
+        BoschError: one does.
+    """
+    if path.is_file():
+        with path.open("rb") as file:
+            _lock(file, path)
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BoschError(f"{path} is in use by another running search; expected one search a directory") from None

@@ -98,6 +98,15 @@ def test_overwriting_removes_what_a_run_made_and_nothing_else(tmp_path):
     assert read_json(run.settings)["settings"]["window"] == 8
 
 
+@pytest.mark.parametrize("num_evaluations", [0, 1])
+def test_a_running_search_is_not_overwritten(tmp_path, num_evaluations):
+    run = begin(tmp_path, num_evaluations)
+    before = snapshot(tmp_path)
+    with Journal(run.journal, {}), pytest.raises(BoschError, match="in use by another running search"):
+        open_run(tmp_path, OTHER, overwrite=True)
+    assert snapshot(tmp_path) == before
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["thesis.tex", "journal.jsonl", ".run.json"])
 def test_a_directory_that_is_no_run_is_refused_and_kept(tmp_path, name, overwrite):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from bosch.errors import BoschError
 from bosch.files import read_json, write_json
+from bosch.journal import check_unused
 from bosch.provenance import provenance
 
 RESOURCES = {"memory_gib", "batch_tokens", "ray", "workers"}
@@ -94,7 +95,12 @@ class ExperimentDirectory(ReportedDirectory):
 
     def clear(self) -> None:
         """Remove what an experiment makes, but not its settings: should this be stopped half-way, it is one still.
-        Files that are none of it stay."""
+        Files that are none of it stay.
+
+        Raises:
+            BoschError: it is running.
+        """
+        check_unused(self.journal)
         for path in (self.report, *self.results, self.heldout_journal, self.journal):
             path.unlink(missing_ok=True)
         for folder in (self.path_masks, self.unit_scores):
