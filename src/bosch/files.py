@@ -1,11 +1,12 @@
 """Reading files as data, and writing them so that a reader never sees half of one."""
 
 import contextlib
+import fcntl
 import json
 import os
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bosch.errors import BoschError
 
@@ -87,3 +88,30 @@ def write_bytes(path: Path, content: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def hold(file: IO[bytes], called: str) -> None:
+    """Hold an open file for this process alone, until it is closed.
+
+    Args:
+        file: that whoever works in a directory holds.
+        called: what works there, for the message.
+
+    Raises:
+        BoschError: another process holds it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BoschError(f"{file.name} is in use by another running {called}; expected one a directory") from None
+
+
+def check_free(path: Path, called: str) -> None:
+    """Make sure that no process holds a file, if it is there.
+
+    Raises:
+        BoschError: one does.
+    """
+    if path.is_file():
+        with path.open("rb") as file:
+            hold(file, called)

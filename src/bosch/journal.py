@@ -5,16 +5,16 @@ evaluated. A last line without its newline is the trace of a kill and is dropped
 it is not our doing.
 """
 
-import fcntl
 import json
 import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from bosch.errors import BoschError
+from bosch.files import hold
 
 JOURNAL_SCHEMA = "bosch.journal/1"
 
@@ -39,7 +39,7 @@ class Journal:
         except OSError as error:
             raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
         try:
-            _lock(self._file, path)
+            hold(self._file, "search")
             self.entries = self._read(dict(subject))
         except BaseException:
             self._file.close()
@@ -107,21 +107,3 @@ class Journal:
         raise BoschError(
             f"{self.path} is damaged at line {number}; every line stands alone, so delete that line to go on without it"
         )
-
-
-def check_unused(path: Path) -> None:
-    """Make sure that no running process holds a journal.
-
-    Raises:
-        BoschError: one does.
-    """
-    if path.is_file():
-        with path.open("rb") as file:
-            _lock(file, path)
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BoschError(f"{path} is in use by another running search; expected one search a directory") from None

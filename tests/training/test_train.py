@@ -1,5 +1,6 @@
 """Trainings of a few steps, on one process."""
 
+import fcntl
 import json
 import math
 import re
@@ -309,6 +310,20 @@ def test_another_training_can_be_replaced(copied: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["step-00000001"]
     assert len(losses(copied)) == 1
     assert (copied / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("change", [{}, {"tokens": TOKENS_PER_STEP, "overwrite": True}])
+def test_a_training_that_runs_is_neither_joined_nor_replaced(copied: Path, change: dict[str, Any]) -> None:
+    half_written = copied / "checkpoints/.step-00000009"
+    half_written.mkdir()
+    with open(copied / "training.json", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BoschError, match=r"training\.json is in use by another running training"):
+            train_tiny(copied, **change)
+    assert half_written.is_dir()
+    assert (copied / "checkpoints/step-00000008").is_dir()
+    train_tiny(copied, **change)
+    assert not half_written.exists()
 
 
 def test_what_changes_nothing_of_the_result_may_change(copied: Path) -> None:

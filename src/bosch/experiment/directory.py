@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
-from bosch.journal import check_unused
+from bosch.files import check_free, read_json, write_json
 from bosch.provenance import provenance
 
 RESOURCES = {"memory_gib", "batch_tokens", "ray", "workers"}
@@ -100,7 +99,7 @@ class ExperimentDirectory(ReportedDirectory):
         Raises:
             BoschError: it is running.
         """
-        check_unused(self.journal)
+        check_free(self.journal, "search")
         for path in (self.report, *self.results, self.heldout_journal, self.journal):
             path.unlink(missing_ok=True)
         for folder in (self.path_masks, self.unit_scores):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
+from bosch.files import check_free, read_json, write_json
 from bosch.provenance import provenance
 from bosch.training.settings import RESOURCES, TrainSettings
 
@@ -42,7 +42,12 @@ class TrainingDirectory:
         return self.path / "trackers"
 
     def clear(self) -> None:
-        """Remove what a training makes; other files stay."""
+        """Remove what a training makes; other files stay.
+
+        Raises:
+            BoschError: it is running.
+        """
+        check_free(self.run, "training")
         for folder in (self.checkpoints, self.trackers):
             if folder.is_dir():
                 shutil.rmtree(folder)

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from bosch.errors import BoschError
+from bosch.files import hold
 from bosch.training.checkpoint import (
     Save,
     Trained,
@@ -83,18 +84,20 @@ def train(
     accelerator = join_processes(settings, directory.trackers)
     plan = plan_batches(settings.tokens_per_step, sequences.length, settings.micro_batch, accelerator.num_processes)
     check_sequences(model, sequences)
-    with failing_together(accelerator):
-        if accelerator.is_main_process:
-            facts = {**subject, "sequence length": sequences.length, "documents apart": sequences.documents_apart}
-            open_directory(directory, settings, facts, accelerator.num_processes, overwrite=overwrite)
-            clear_remains(directory.checkpoints)
-    run = _Run(_distribute(accelerator, model, sequences, settings), sequences, settings, plan, directory, loss)
-    try:
-        return _train(run, save, on_evaluation)
-    finally:
-        accelerator.unwrap_model(run.trained.model, keep_fp32_wrapper=False)  # mixed precision replaced its forward
-        model.activation_checkpointing_disable()
-        model.eval()
+    with contextlib.ExitStack() as held:
+        with failing_together(accelerator):
+            if accelerator.is_main_process:
+                facts = {**subject, "sequence length": sequences.length, "documents apart": sequences.documents_apart}
+                open_directory(directory, settings, facts, accelerator.num_processes, overwrite=overwrite)
+                hold(held.enter_context(directory.run.open("rb")), "training")
+                clear_remains(directory.checkpoints)
+        run = _Run(_distribute(accelerator, model, sequences, settings), sequences, settings, plan, directory, loss)
+        try:
+            return _train(run, save, on_evaluation)
+        finally:
+            accelerator.unwrap_model(run.trained.model, keep_fp32_wrapper=False)  # mixed precision replaced its forward
+            model.activation_checkpointing_disable()
+            model.eval()
 
 
 @dataclasses.dataclass(frozen=True)
