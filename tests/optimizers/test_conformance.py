@@ -1,8 +1,10 @@
 """What every optimizer must do, whatever it is: the promises of `minimize`, for each entry of OPTIMIZERS."""
 
+import itertools
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bosch.errors import BoschError
-from bosch.optimizers import OPTIMIZERS, QuotaSpace, minimize
+from bosch.optimizers import COMPARING, OPTIMIZERS, QuotaSpace, minimize
 
 SPACE = QuotaSpace(((7, 3), (5, 2)))
 WEIGHTS = (0.9, -0.3, 0.4, -0.7, 0.2, 0.5, -0.1, 0.6, -0.8, 0.3, 0.1, -0.2)
@@ -73,6 +75,26 @@ def test_time_in_the_loss_is_not_the_optimizers_own(name, monkeypatch):
     outcome = minimize(SPACE, recorder, budget=5, seed=1, optimizer=name)
     assert len(recorder.calls) == 5
     assert 0 < outcome.own_seconds < 3600
+
+
+def test_what_a_comparing_optimizer_is_told_of_worse_points_does_not_matter(name):
+    """So a mask may be given up once it is known to be worse than the best."""
+    if name not in COMPARING:
+        pytest.skip(f"{name} looks at the losses themselves")
+    rng = random.Random(5)
+    pairs = {pair: rng.gauss(0, 0.7) for pair in itertools.combinations(range(12), 2)}
+
+    def entangled(bits):
+        return separable(bits) + sum(weight for (i, j), weight in pairs.items() if bits[i] and bits[j])
+
+    def vague(bits):
+        loss, lowest = entangled(bits), min(map(entangled, told.calls[:-1]), default=math.inf)
+        return lowest + 1e-9 + (loss - lowest) * random.Random(str(bits)).random() if loss > lowest else loss
+
+    known, told = Recorder(entangled), Recorder(vague)
+    outcomes = [minimize(SPACE, recorder, budget=80, seed=2, optimizer=name) for recorder in (known, told)]
+    assert told.calls == known.calls
+    assert len({(outcome.best, outcome.loss) for outcome in outcomes}) == 1
 
 
 def test_finds_the_optimum_of_a_small_separable_loss(name):

@@ -1,4 +1,7 @@
+import itertools
+import random
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -120,3 +123,40 @@ def test_stage_2_spares_the_layers_whose_drop_reached_gamma():
     assert ratios.weights[1] == 1
     assert ratios.weights[0] == pytest.approx(0.13 / 0.72 / 0.2)
     assert ratios.quotas == {3: 4, 5: 4, 4: 4, 2: 4, 0: 2, 1: 0}
+
+
+@pytest.mark.parametrize("kind", ["nll", "accuracy"])
+@pytest.mark.parametrize("seed", range(3))
+def test_giving_up_masks_that_cannot_be_the_best_changes_nothing(kind, seed):
+    """Four layers of eight units with random weights and pairs; a scorer that gives up, and one that never does."""
+
+    class Patient(ToyScorer):
+        def score_while(self, mask, is_wanted):
+            return self.score(mask), True
+
+    class GivingUp(ToyScorer):
+        given_up = 0
+
+        def score_while(self, mask, is_wanted):
+            score, is_exact = super().score_while(mask, is_wanted)
+            self.given_up += not is_exact
+            return score, is_exact
+
+    rng, layout = random.Random(seed), HeadLayout((8,) * 4)
+    weights = {unit: rng.random() for unit in layout.units()}
+    pairs = {pair: rng.random() for pair in itertools.combinations(layout.units(), 2) if rng.random() < 0.1}
+    patient, giving_up = Patient(layout, weights, pairs), GivingUp(layout, weights, pairs)
+    whole, raced = (
+        bosch(Problem(Objective(scorer, kind)), 0.5, budget=30, seed=seed, on_stage=ignore)
+        for scorer in (patient, giving_up)
+    )
+    assert raced.mask == whole.mask
+    assert without_seconds(raced.record) == without_seconds(whole.record)
+    assert giving_up.calls == patient.calls
+    assert giving_up.given_up > 0
+
+
+def without_seconds(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: without_seconds(value) for name, value in data.items() if name != "own_seconds"}
+    return [without_seconds(one) for one in data] if isinstance(data, list) else data

@@ -13,7 +13,7 @@ from bosch.optimizers.space import Bits, QuotaSpace
 from bosch.optimizers.swap import swap
 from bosch.registry import lookup
 
-__all__ = ["OPTIMIZERS", "Bits", "Optimizer", "Outcome", "QuotaSpace", "choose_optimizer", "minimize"]
+__all__ = ["COMPARING", "OPTIMIZERS", "Bits", "Optimizer", "Outcome", "QuotaSpace", "choose_optimizer", "minimize"]
 
 OPTIMIZERS: dict[str, Optimizer] = {
     "brute-force": brute_force,
@@ -21,6 +21,10 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "one-plus-one": one_plus_one,
     "swap": swap,
 }
+
+COMPARING = frozenset({"brute-force", "nomad", "swap"})
+"""Those that ask of a point only whether it is the best so far: whatever number above the best they are told of a worse
+one, they propose the same."""
 
 
 def minimize(

@@ -6,7 +6,7 @@ from typing import Any
 
 from bosch.heads import HeadLayout, HeadMask, Unit
 from bosch.objective import Objective
-from bosch.optimizers import Bits, Outcome, QuotaSpace, minimize
+from bosch.optimizers import COMPARING, Bits, Outcome, QuotaSpace, choose_optimizer, minimize
 
 
 def search_units(
@@ -50,19 +50,23 @@ def search_space(
     seed: int,
     start: Bits,
 ) -> tuple[HeadMask, Outcome]:
-    """Find the best point of a space; arguments as above, with `place` to make a mask of a point."""
+    """Find the best point of a space; arguments as above, with `place` to make a mask of a point.
+
+    A mask is given up as soon as it cannot be the best, where the optimizer needs to know no more than that.
+    """
+    optimizer = choose_optimizer(space, budget)
     lowest = math.inf
 
     def loss(bits: Bits) -> float:
         nonlocal lowest
         candidate = place(bits)
-        value = -objective(candidate)
+        value = -objective.at_least(candidate, -lowest if optimizer in COMPARING else -math.inf).score
         if value < lowest:
             lowest = value
             objective.scorer.rebase(candidate)
         return value
 
-    outcome = minimize(space, loss, budget=budget, seed=seed, start=start)
+    outcome = minimize(space, loss, budget=budget, seed=seed, start=start, optimizer=optimizer)
     best = place(outcome.best)
     objective.scorer.rebase(best)
     return best, outcome
