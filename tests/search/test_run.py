@@ -258,7 +258,7 @@ def test_a_terminal_is_shown_how_far_the_search_is(command, tmp_path, capsys, mo
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(command(tmp_path / "run")) == 0
     shown = capsys.readouterr().err
-    for stage in ("anchors", "localizing 5 of 5 units", "swapping units", "scores on both sets"):
+    for stage in ("anchors", "localizing 5 units", "exchanging units", "scores on both sets"):
         assert f"{stage}: " in shown
     assert "lowest nll" in shown
     assert main(command(tmp_path / "fails", objective="accuracy")) == 2

@@ -57,54 +57,9 @@ def test_neither_laziness_nor_racing_changes_the_greedys_choice(weights, pairs, 
         assert run(scorer, count / 7).mask.localized == expected
 
 
-def test_masks_on_the_way_grow_and_are_kept():
-    scorer = ToyScorer(LAYOUT, {unit: 0.1 * index for index, unit in enumerate(UNITS)})
-    selection = run(scorer, 0.8)
-    masks = [*selection.path, selection.mask]
-    assert all(smaller.localized < larger.localized for smaller, larger in itertools.pairwise(masks))
-
-
 def test_a_layer_that_costs_nothing_is_never_taken_apart():
     scorer = ToyScorer(LAYOUT, {(0, 0): 1.0, (0, 1): 2.0, (3, 0): 3.0, (3, 1): 4.0})
     selection = run(scorer, 3 / 7)
     assert selection.mask.localized == {(1, 0), (1, 1), (1, 2)}
     apart = [mask for mask in scorer.calls if 0 < len({unit for unit in mask.localized if unit[0] == 1}) < 3]
     assert apart == []
-
-
-def test_measuring_again_sees_a_partner_that_slides_already():
-    """(0, 0) and (0, 1) are the two cheapest apart and ruinous together: a ranking takes both."""
-    weights = dict.fromkeys(UNITS, 0.5) | {(0, 0): 0.01, (0, 1): 0.02, (1, 0): 0.03}
-    scorer = ToyScorer(LAYOUT, weights, pairs={((0, 0), (0, 1)): 9.0})
-    assert run(scorer, 2 / 7).mask.localized == {(0, 0), (1, 0)}
-
-
-def test_exchanges_mend_what_going_forward_got_wrong():
-    """(0, 0) is the cheapest and ruinous with both that come next."""
-    weights = dict.fromkeys(UNITS, 1.0) | {(0, 0): 0.1, (1, 0): 0.2, (3, 0): 0.3}
-    scorer = ToyScorer(LAYOUT, weights, pairs={((0, 0), (1, 0)): 0.7, ((0, 0), (3, 0)): 0.8})
-    greedy, exchanged = run(scorer, 2 / 7, budget=1), run(scorer, 2 / 7, budget=20)
-    assert greedy.mask.localized == {(0, 0), (1, 0)}
-    assert exchanged.mask.localized == {(1, 0), (3, 0)}
-    assert scorer.nll(exchanged.mask) == pytest.approx(scorer.best(2))
-    assert [exchange["full"] for exchange in exchanged.record["exchanges"]] == [[0, 0]]
-
-
-def test_the_budget_bounds_the_exchanges():
-    scorer = ToyScorer(LAYOUT, {unit: 1.0 / (1 + index) for index, unit in enumerate(UNITS)})
-    without = run(scorer, 0.5, budget=1).record["measurements"]
-    for budget in (4, 6, 9):
-        most_of_one_exchange = 1 + len(UNITS)
-        assert run(scorer, 0.5, budget=budget).record["measurements"] <= max(without, 3 * budget + most_of_one_exchange)
-
-
-def test_ratios_of_one_search_share_the_exchanges():
-    """What the way to the mask leaves of the budget is divided; the way itself is not."""
-    scorer = ToyScorer(LAYOUT, {unit: 1.0 / (1 + index) for index, unit in enumerate(UNITS)})
-    way = run(scorer, 0.5, budget=1).record["measurements"]
-    problem = Problem(Objective(scorer, "nll"), share_of_exchanges=0.25)
-    for budget in (20, 40):
-        spent = floating(problem, 0.5, budget=budget, seed=0, on_stage=ignore).record["measurements"]
-        most_of_one_exchange = 1 + len(UNITS)
-        assert spent <= way + (3 * budget - way) // 4 + most_of_one_exchange
-        assert spent > way

@@ -1,4 +1,5 @@
-import itertools
+import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from toy import ToyScorer, ignore
 from bosch.heads import HeadLayout
 from bosch.objective import Objective
 from bosch.selectors.contract import Problem
-from bosch.selectors.progressive import progressive
+from bosch.selectors.progressive import _goals, progressive
 
 LAYOUT = HeadLayout((2, 3, 0, 2))
 UNITS = list(LAYOUT.units())
@@ -24,37 +25,24 @@ def test_units_that_do_not_meet_are_ranked_exactly(weights, ratio):
     assert scorer.nll(selection.mask) == pytest.approx(scorer.best(selection.mask.num_localized))
 
 
-def test_masks_on_the_way_grow_and_are_kept():
-    scorer = ToyScorer(LAYOUT, {unit: 0.1 * index for index, unit in enumerate(UNITS)})
-    selection = progressive(Problem(Objective(scorer, "nll")), 0.8, budget=1, seed=0, on_stage=ignore)
-    counts = [mask.num_localized for mask in selection.path]
-    assert counts == sorted(set(counts))
-    for smaller, larger in itertools.pairwise([*selection.path, selection.mask]):
-        assert smaller.localized < larger.localized
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 200), st.data())
+def test_steps_are_the_same_whatever_the_target(num_units, data):
+    """At most 24, of equal shares of all units; a target between two of them is one more."""
+    target = data.draw(st.integers(0, num_units))
+    shares = {math.ceil(Fraction(num_units * step, 24)) for step in range(1, 25)}
+    expected = sorted({share for share in shares if share < target} | ({target} if target else set()))
+    assert _goals(num_units, target) == expected
 
 
-def test_measuring_again_sees_a_partner_that_slides_already():
-    """(0, 0) and (0, 1) are the two cheapest apart and ruinous together: a ranking takes both, the greedy does not."""
-    weights = dict.fromkeys(UNITS, 0.5) | {(0, 0): 0.01, (0, 1): 0.02, (1, 0): 0.03}
-    scorer = ToyScorer(LAYOUT, weights, pairs={((0, 0), (0, 1)): 9.0})
-    selection = progressive(Problem(Objective(scorer, "nll")), 2 / 7, budget=1, seed=0, on_stage=ignore)
-    assert selection.mask.localized == {(0, 0), (1, 0)}
-
-
-def test_swaps_mend_what_the_greedy_got_wrong():
-    """The two cheapest are taken in one batch and are ruinous together; one of them has to be given back."""
-    layout = HeadLayout((4, 4, 4))
-    weights = {unit: 0.3 + 0.01 * index for index, unit in enumerate(layout.units())} | {(0, 0): 0.01, (1, 0): 0.02}
-    scorer = ToyScorer(layout, weights, pairs={((0, 0), (1, 0)): 5.0})
-    selection = progressive(Problem(Objective(scorer, "nll")), 0.75, budget=20, seed=0, on_stage=ignore)
-    assert scorer.nll(selection.mask) == pytest.approx(scorer.best(9))
-    assert selection.record["score"] > selection.record["score_before_swaps"]
-    assert len(selection.record["swaps"]) == 1
-
-
-def test_the_budget_bounds_the_swaps():
-    scorer = ToyScorer(LAYOUT, {unit: 1.0 / (1 + index) for index, unit in enumerate(UNITS)})
-    for budget in (1, 5, 8):
-        selection = progressive(Problem(Objective(scorer, "nll")), 0.5, budget=budget, seed=0, on_stage=ignore)
-        steps = sum(1 + step["measured"] for step in selection.record["steps"])
-        assert selection.record["evaluations"] <= max(steps, budget * 3)
+def test_a_larger_ratio_goes_by_the_masks_of_a_smaller_one():
+    """So it asks only for what comes after: 2 of the cheapest for each unit that is to slide, and the masks between."""
+    layout = HeadLayout((3,) * 16)
+    weights = {unit: 1.0 + (7 * index) % 48 for index, unit in enumerate(layout.units())}
+    scorer = ToyScorer(layout, weights)
+    problem = Problem(Objective(scorer, "nll"))
+    quarter = progressive(problem, 0.25, budget=1, seed=0, on_stage=ignore)
+    known = set(scorer.calls)
+    half = progressive(problem, 0.5, budget=1, seed=0, on_stage=ignore)
+    assert [*quarter.path, quarter.mask] == list(half.path[: len(quarter.path) + 1])
+    assert len(set(scorer.calls) - known) <= 2 * 12 + 6

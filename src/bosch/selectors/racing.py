@@ -58,6 +58,17 @@ class Race:
         self.measurements += 1
         return self.objective.at_least(mask, floor)
 
+    def cost(self, mask: HeadMask, units: tuple[Unit, ...], useless: float = math.inf) -> Candidate:
+        """What units of one layer cost on top of a mask: exact below a cost that is of no use any more, from there on
+        perhaps the least that they cost."""
+        score = self.objective(mask)
+        bound = self.measure(mask.localize(units), score - useless * len(units))
+        cost = (score - bound.score) / len(units)
+        if len(units) == 1:
+            (unit,) = units
+            self.least_costs[unit] = min(cost, self.least_costs.get(unit, cost))
+        return Candidate(cost, units, mask if bound.is_exact else None)
+
     def guesses(self, units: Iterable[Unit]) -> list[Candidate]:
         """A heap of units one by one, each guessed to cost the least that it ever did."""
         candidates: list[Candidate] = []
@@ -75,18 +86,12 @@ class Race:
         Returns:
             The candidate with its exact cost; None if none costs less than `below`.
         """
-        score = self.objective(mask)
         while candidates and candidates[0].cost < below:
             first = heapq.heappop(candidates)
             if first.mask == mask:
                 return first
             next_cost = min(below, candidates[0].cost) if candidates else below
-            bound = self.measure(mask.localize(first.units), score - next_cost * len(first.units))
-            cost = (score - bound.score) / len(first.units)
-            if len(first.units) == 1:
-                (unit,) = first.units
-                self.least_costs[unit] = min(cost, self.least_costs.get(unit, cost))
-            push(candidates, Candidate(cost, first.units, mask if bound.is_exact else None).refined())
+            push(candidates, self.cost(mask, first.units, next_cost).refined())
         return None
 
 
