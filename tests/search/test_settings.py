@@ -1,6 +1,7 @@
 import pytest
 
 from bosch.errors import BoschError
+from bosch.heads import HeadLayout
 from bosch.search.settings import SearchSettings
 
 NAN = float("nan")
@@ -13,9 +14,10 @@ def settings(**changes) -> SearchSettings:
 def test_what_need_not_be_said():
     assert settings().method == "progressive"
     assert settings().objective == "nll"
-    assert settings().evaluations_per_layer("progressive") == 8
-    assert settings().evaluations_per_layer("bosch") == 100
-    assert settings(budget=3).evaluations_per_layer("bosch") == 3
+    layout = HeadLayout((4, 0, 4, 3))
+    assert settings().evaluations_per_layer("progressive", layout) == 11, "3 for each of 11 units, in 3 layers"
+    assert settings().evaluations_per_layer("bosch", layout) == 100
+    assert settings(budget=3).evaluations_per_layer("bosch", layout) == 3
 
 
 @pytest.mark.parametrize("changes", [{"ratio": 0}, {"ratio": 1.0}, {"window": 511}, {"sinks": 0}, {"length": (5, 9)}])

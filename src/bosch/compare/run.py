@@ -84,7 +84,7 @@ def _select(
     selection = SELECTORS[method](
         problem,
         ratio,
-        budget=settings.evaluations_per_layer(method),
+        budget=settings.evaluations_per_layer(method, problem.layout),
         seed=seed,
         on_stage=lambda stage, planned: experiment.progress.on_stage(f"{method} at {ratio}: {stage}", planned),
     )

@@ -8,13 +8,18 @@ from typing import Any
 from bosch.calibration.tasks import TASKS
 from bosch.errors import BoschError
 from bosch.files import read_text
+from bosch.heads import HeadLayout
 from bosch.objective import OBJECTIVES
 from bosch.registry import lookup
 
-PAPER_BUDGET, GREEDY_BUDGET = 100, 8
-"""Evaluations per layer where none are asked for: the paper's kappa; and of the greedy methods, which need less."""
+PAPER_BUDGET = 100
+"""Evaluations per layer where none are asked for: the paper's kappa."""
 
 GREEDY = {"progressive", "floating"}
+
+GREEDY_BUDGET = 3
+"""Evaluations of theirs, for each unit: to measure every unit takes one, to walk to all sliding two more, so that
+something is left for exchanges at every ratio."""
 
 
 def option(help: str, default: Any = dataclasses.MISSING) -> Any:
@@ -37,7 +42,9 @@ class ExperimentSettings:
     window: int = option("W, tokens that a sliding head sees, its own included")
     sinks: int = option("first tokens of a sequence that sliding heads see as well", 0)
     objective: str = option("what is maximised: nll, accuracy (the paper's), or accuracy+nll", "nll")
-    budget: int | None = option("evaluations per layer (the paper's kappa); by default 100, for greedy methods 8", None)
+    budget: int | None = option(
+        "evaluations per layer (the paper's kappa); by default 100, for greedy methods 3 a unit", None
+    )
     tasks: tuple[str, ...] = option(
         "needle tasks of both example sets, comma-separated", ("niah_single_1", "niah_single_2", "niah_multikey_1")
     )
@@ -84,11 +91,13 @@ class ExperimentSettings:
         if not (math.isfinite(self.memory_gib * 2**30) and self.memory_gib > 0):
             raise BoschError(f"memory_gib must be a positive number of GiB, got {self.memory_gib!r}")
 
-    def evaluations_per_layer(self, method: str) -> int:
-        """The budget, or the method's default."""
+    def evaluations_per_layer(self, method: str, layout: HeadLayout) -> int:
+        """The budget, or the method's default on a model with such units."""
         if self.budget is not None:
             return self.budget
-        return GREEDY_BUDGET if method in GREEDY else PAPER_BUDGET
+        if method in GREEDY:
+            return math.ceil(GREEDY_BUDGET * layout.num_units / len(layout.eligible_layers))
+        return PAPER_BUDGET
 
     def haystack_text(self) -> str | None:
         """Content of the haystack file.

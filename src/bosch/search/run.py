@@ -63,7 +63,7 @@ def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Sele
     anchors = problem.objective.anchors
 
     cache_size = experiment.evaluator.decoder.cache_size
-    budget = settings.evaluations_per_layer(method)
+    budget = settings.evaluations_per_layer(method, problem.layout)
     on_stage = experiment.progress.on_stage
 
     def select(ratio: float) -> Selection:
