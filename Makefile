@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 .PHONY: demo test slow check
 
 demo: $(INSTALLED)  ## search SmolLM2-135M's heads; leaves mask, report and pictures in runs/demo
-	$(BIN)/bosch search --model smollm2-135m --ratio 0.5 --window 64 --length 256,384,512 --examples 8 --budget 6 --output runs/demo
+	$(BIN)/bosch search --model smollm2-135m --ratio 0.5 --window 64 --length 256,384,512 --examples 8 --output runs/demo
 
 test: check  ## format, lint, types, and all tests that take seconds
 	$(BIN)/pytest -n 2 -m "not slow and not real_model"
