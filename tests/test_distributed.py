@@ -63,10 +63,9 @@ def test_a_missing_ray_is_named(tmp_path, capsys, monkeypatch):
     assert "pip install 'bosch-swa[ray]'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_search_on_two_workers_finds_the_mask_of_none(tmp_path):
     pytest.importorskip("ray")
-    options = "--window 8 --ratio 0.5 --method floating --length 128,192 --examples 12 --heldout 4 --dtype float32"
+    options = "--window 8 --ratio 0.5 --length 144,192 --examples 12 --heldout 4 --dtype float32"
     masks = []
     for flags in ([], ["--ray", "local", "--workers", "2"]):
         output = tmp_path / f"run{len(flags)}"
