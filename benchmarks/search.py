@@ -3,7 +3,7 @@
     python benchmarks/search.py --output DIR [--methods bosch,progressive,floating,nll,razor] [--seeds 3] [...]
 
 SmolLM2-135M, window 64. Each seed has calibration and held-out examples of its own; on them every method runs at every
-ratio with its default budget (100 evaluations a layer for `bosch`, the paper's; 9 for the greedy ones). `passes` is
+ratio with its default budget (100 evaluations a layer for `bosch`, the paper's; 3 a unit for greedy ones). `passes` is
 what was really run, in passes of the full model over the calibration set; `plain passes` what it takes where every
 evaluation is a full pass, as in the paper. Prints a table of means and spreads, and draws them in DIR. Stopped, it goes
 on where it was.
