@@ -19,19 +19,19 @@ import torch
 
 import attention
 from bosch.calibration import ExampleSet, make_examples
-from bosch.counting import CountingScorer
+from bosch.scoring.objective import CountingScorer
 from bosch.decoder import Decoder
-from bosch.evaluator import Evaluator, Result
+from bosch.scoring.evaluator import Evaluator, Result
 from bosch.heads import HeadMask
 from bosch.models import load_model
-from bosch.objective import Objective
-from bosch.selectors import SELECTORS, Problem
+from bosch.scoring.objective import Objective
+from bosch.selectors import METHODS, Problem
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--lengths", type=int, default=512)
     parser.add_argument("--examples", type=int, default=4)
     parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--search-length", type=int, default=256)
@@ -58,7 +58,7 @@ class PlainScorer(Evaluator):
     def _run(self, number: int, mask: HeadMask) -> list[Result]:
         found = []
         for index in self._groups[number]:
-            example = self.examples.examples[index]
+            example = self.examples[index]
             ids = torch.tensor([example.input_ids])
             with torch.no_grad(), self.decoder.hybrid(mask):
                 kept = len(example.input_ids) - example.answer_start + 1
@@ -99,7 +99,7 @@ def whole_search(decoder: Decoder, examples: ExampleSet, window: int) -> None:
     for name, kind in (("incremental", Evaluator), ("plain", PlainScorer)):
         scorer = CountingScorer(kind(decoder, examples, window=window))
         seconds, selection = timed(
-            lambda scorer=scorer: SELECTORS["progressive"](
+            lambda scorer=scorer: METHODS["progressive"]().select(
                 Problem(Objective(scorer, "nll")), 0.25, budget=1, seed=0, on_stage=lambda *_: None
             )
         )

@@ -4,7 +4,7 @@ Bounds: the plain pass forms each attention score once; the reading forms it onc
 times (softmax, window sums, blocks, moments), so it is bound by memory bandwidth, not by products. Peak memory is taken
 in a process of its own for each pass.
 
-    python reading.py [--length 8192] [--repeats 2]
+    python reading.py [--lengths 8192] [--repeats 2]
 """
 
 import argparse
@@ -21,13 +21,13 @@ from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder
 from bosch.models import load_model
 from bosch.probing import Subject, gather
-from bosch.selectors import SELECTORS
-from bosch.selectors.static.measuring import AttentionMeasure
+from bosch.selectors import METHODS
+from bosch.selectors.static.ranking import AttentionMeasure
 
 WINDOW = 64
 METHODS = [
     name
-    for name, selector in SELECTORS.items()
+    for name, selector in METHODS.items()
     if isinstance(measure := getattr(selector, "measure", None), AttentionMeasure) and measure.over == "examples"
 ]
 
@@ -42,26 +42,26 @@ def make_subject(length: int) -> Subject:
 
 def run(subject: Subject, kind: str) -> float:
     """Seconds of one pass over the example, without the head; "plain" is transformers' own."""
-    tokens = list(subject.examples.examples[0].input_ids)
+    tokens = list(subject.examples[0].input_ids)
     began = time.perf_counter()
     if kind == "plain":
         with torch.no_grad():
             subject.decoder.backbone(input_ids=torch.tensor([tokens]), use_cache=False)
     else:
-        gather(subject, [tokens], [SELECTORS[name].measure.statistic(subject) for name in METHODS])
+        gather(subject, [tokens], [METHODS[name].measure.statistic(subject) for name in METHODS])
     return time.perf_counter() - began
 
 
 def peak_mib(kind: str, length: int) -> tuple[float, float]:
     """Peak memory of a process before and after one pass."""
-    command = [sys.executable, __file__, "--only", kind, "--length", str(length)]
+    command = [sys.executable, __file__, "--only", kind, "--lengths", str(length)]
     return tuple(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--length", type=int, default=8192)
+    parser.add_argument("--lengths", type=int, default=8192)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", choices=["plain", "reading"], help=argparse.SUPPRESS)
     options = parser.parse_args()

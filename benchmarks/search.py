@@ -18,11 +18,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bosch.compare import CompareSettings
-from bosch.compare.run import compare
-from bosch.files import read_json
-from bosch.pictures import save_figure
-from bosch.tables import text_table
+from bosch.experiments.settings import CompareSettings
+from bosch.experiments.compare import compare
+from bosch.common.files import read_json
+from bosch.common.pictures import save_figure
+from bosch.common.tables import text_table
 
 Row = dict[str, Any]
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, seed: int) -> list[Row]:
     settings = CompareSettings(
         model=options.model,
         window=options.window,
-        length=tuple(map(int, options.lengths.split(","))),
+        lengths=tuple(map(int, options.lengths.split(","))),
         examples=options.examples,
         heldout=options.heldout,
         ratios=tuple(map(float, options.ratios.split(","))),

@@ -11,11 +11,11 @@ import torch
 
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
-from bosch.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator
 from bosch.models import load_model
-from bosch.objective import Objective
+from bosch.scoring.objective import Objective
 from bosch.probing import Subject
-from bosch.selectors import SELECTORS, Problem
+from bosch.selectors import METHODS, Problem
 from tiny_checkpoint import TINY
 
 FILE = Path(__file__).with_name("golden_masks.json")
@@ -37,10 +37,10 @@ def golden_masks(methods: list[str]) -> dict[str, str]:
                 objective = Objective(Evaluator(decoder, examples, window=WINDOW), "nll")
                 subject = Subject(decoder, examples, WINDOW, seed=seed, tokenizer=tokenizer)
                 problem = Problem(objective, subject)
-                selection = SELECTORS[method](problem, ratio, budget=BUDGET, seed=seed, on_stage=lambda *_: None)
+                selection = METHODS[method]().select(problem, ratio, budget=BUDGET, seed=seed, on_stage=lambda *_: None)
                 masks[f"{method}@{ratio}.{seed}"] = selection.mask.key()
     return masks
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(golden_masks(list(SELECTORS)), indent=1) + "\n")
+    FILE.write_text(json.dumps(golden_masks(list(METHODS)), indent=1) + "\n")

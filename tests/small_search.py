@@ -28,7 +28,7 @@ OPTIONS = {
     "ratio": 0.5,
     "window": 4,
     "tasks": "niah_single_1,niah_multikey_1",
-    "length": 160,
+    "lengths": 160,
     "examples": 4,
     "heldout": 3,
     "budget": 12,

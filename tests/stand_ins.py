@@ -1,8 +1,8 @@
 """A scorer that needs no model."""
 
-from bosch.cost import Cost
+from bosch.scoring.objective import Cost
 from bosch.heads import HeadLayout, HeadMask
-from bosch.objective import Score
+from bosch.scoring.objective import Score
 
 
 class StandInScorer:

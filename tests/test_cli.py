@@ -9,7 +9,7 @@ import bosch
 from bosch import BoschError
 from bosch.cli import app, main
 from bosch.cli.app import COMMANDS
-from bosch.cli.command import Command
+from bosch.cli.parser import Command
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_package_imports_nothing_heavy():
-    code = "import sys, bosch, bosch.models, bosch.provenance; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    code = "import sys, bosch, bosch.models.loading, bosch.common.provenance; print('torch' in sys.modules, 'numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False False\n"
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from bosch.heads import HeadLayout, HeadMask
-from bosch.selectors.contract import Problem
+from bosch.selectors.method import Problem
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 

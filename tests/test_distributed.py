@@ -10,8 +10,8 @@ import pytest
 from bosch.calibration import make_examples
 from bosch.cli import main
 from bosch.decoder import Decoder
-from bosch.evaluator import Evaluator
-from bosch.files import read_json
+from bosch.scoring.evaluator import Evaluator
+from bosch.common.files import read_json
 from bosch.models import load_model
 from bosch.selectors import random_mask
 from tiny_checkpoint import TINY
@@ -19,7 +19,7 @@ from tiny_checkpoint import TINY
 
 def test_two_workers_have_the_scores_of_none_and_a_killed_one_changes_nothing():
     ray = pytest.importorskip("ray")
-    from bosch.distributed import DistributedEvaluator, Workers
+    from bosch.scoring.distributed import DistributedEvaluator, Workers
 
     load = functools.partial(load_model, str(TINY), dtype="float32", device="cpu")
     model, tokenizer = load()
@@ -58,14 +58,14 @@ def test_workers_without_ray_are_a_mistake(tmp_path, capsys):
 
 def test_a_missing_ray_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    options = "--window 8 --ratio 0.5 --length 128 --examples 2 --heldout 2 --dtype float32 --ray local"
+    options = "--window 8 --ratio 0.5 --lengths 128 --examples 2 --heldout 2 --dtype float32 --ray local"
     assert main(["search", "--model", str(TINY), *options.split(), "--output", str(tmp_path / "run")]) == 2
     assert "pip install 'bosch-swa[ray]'" in capsys.readouterr().err
 
 
 def test_a_search_on_two_workers_finds_the_mask_of_none(tmp_path):
     pytest.importorskip("ray")
-    options = "--window 8 --ratio 0.5 --length 144,192 --examples 12 --heldout 4 --dtype float32"
+    options = "--window 8 --ratio 0.5 --lengths 144,192 --examples 12 --heldout 4 --dtype float32"
     masks = []
     for flags in ([], ["--ray", "local", "--workers", "2"]):
         output = tmp_path / f"run{len(flags)}"

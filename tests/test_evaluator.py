@@ -7,9 +7,9 @@ import torch
 from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator
 from bosch.heads import HeadMask
-from bosch.journal import Journal
+from bosch.scoring.journal import Journal
 from bosch.selectors import random_mask
 from families import FAMILIES, make_model
 from reference import reference_logits
@@ -29,13 +29,13 @@ def random_examples(lengths: list[int], answer_tokens: int = 3, seed: int = 0) -
 
 def plain_logits(decoder: Decoder, examples: ExampleSet, mask: HeadMask) -> list[torch.Tensor]:
     """Logits that predict each example's answer, by one plain full pass over that example alone."""
-    whole = (decoder.forward(torch.tensor([example.input_ids]), mask)[0] for example in examples.examples)
-    return [logits[example.answer_start - 1 : -1] for logits, example in zip(whole, examples.examples, strict=True)]
+    whole = (decoder.forward(torch.tensor([example.input_ids]), mask)[0] for example in examples)
+    return [logits[example.answer_start - 1 : -1] for logits, example in zip(whole, examples, strict=True)]
 
 
 def plain_score(decoder: Decoder, examples: ExampleSet, mask: HeadMask) -> tuple[list[bool], list[float]]:
     hits, nlls = [], []
-    for logits, example in zip(plain_logits(decoder, examples, mask), examples.examples, strict=True):
+    for logits, example in zip(plain_logits(decoder, examples, mask), examples, strict=True):
         answer = torch.tensor(example.input_ids[example.answer_start :])
         hits.append(bool((logits.argmax(-1) == answer).all()))
         nlls.append(float(-logits.log_softmax(-1)[torch.arange(len(answer)), answer].mean()))
@@ -66,7 +66,7 @@ def test_scores_equal_dense_masks_in_float64(sinks):
     evaluator = Evaluator(decoder, examples, window=WINDOW, sinks=sinks)
     for seed in range(5):
         mask = random_mask(evaluator.full, 0.5, seed)
-        for example, nll in zip(examples.examples, evaluator.score(mask).nlls, strict=True):
+        for example, nll in zip(examples, evaluator.score(mask).nlls, strict=True):
             ids = torch.tensor([example.input_ids])
             logits = reference_logits(decoder.model, ids, mask)[0, example.answer_start - 1 : -1]
             answer = ids[0, example.answer_start :]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bosch import BoschError
-from bosch.files import MAX_JSON_BYTES, read_json, write_bytes, write_json, write_text
+from bosch.common.files import MAX_JSON_BYTES, read_json, write_bytes, write_json, write_text
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bosch.errors import BoschError
-from bosch.journal import Journal
+from bosch.scoring.journal import Journal
 
 SUBJECT = {"model": "m", "window": 4}
 ENTRIES = [{"mask": "01.10", "nlls": [0.1, 1e-300]}, {"mask": "11.10", "nlls": [2.5]}, {"mask": "00", "nlls": []}]

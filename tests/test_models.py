@@ -9,7 +9,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, T5Config
 
 from bosch import BoschError, models, packaged
 from bosch.models import load_model
-from bosch.packaged import DEFAULT_MODEL, MODELS, PackagedModel, fetch
+from bosch.models.packaged import DEFAULT_MODEL, MODELS, PackagedModel, fetch
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
-from bosch.objective import OBJECTIVES, Bound, Objective, Score
+from bosch.scoring.objective import OBJECTIVES, Bound, Objective, Score
 
 
 class Table:

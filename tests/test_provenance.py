@@ -9,12 +9,12 @@ import torch
 
 import bosch
 from bosch import provenance as module
-from bosch.provenance import model_hash, provenance
+from bosch.common.provenance import model_hash, provenance
 
 SAME_MODEL = """
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
-from bosch.provenance import model_hash
+from bosch.common.provenance import model_hash
 torch.manual_seed(0)
 config = LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                      num_key_value_heads=2, initializer_range=0.5, eos_token_id=None)

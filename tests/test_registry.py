@@ -1,7 +1,7 @@
 import pytest
 
 from bosch import BoschError
-from bosch.registry import lookup
+from bosch.common.lookup import lookup
 
 KNOWN = {"niah_single_1": 1, "niah_multikey_1": 2}
 

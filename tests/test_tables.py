@@ -1,4 +1,4 @@
-from bosch.tables import text_table
+from bosch.common.tables import text_table
 
 
 def test_columns_are_aligned_and_the_result_is_markdown():

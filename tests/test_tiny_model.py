@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from bosch.calibration import make_examples
-from bosch.counting import CountingScorer
+from bosch.scoring.objective import CountingScorer
 from bosch.decoder import Decoder
-from bosch.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator
 from bosch.models import load_model
-from bosch.objective import Objective
+from bosch.scoring.objective import Objective
 from bosch.probing import Subject
-from bosch.selectors import SELECTORS, Problem, random_mask
+from bosch.selectors import METHODS, Problem, random_mask
 from tiny_checkpoint import TINY
 
 WINDOW = 8
@@ -63,7 +63,7 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     decoder, tokenizer = tiny
     evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 12), window=WINDOW)
     objective = Objective(evaluator, "nll")
-    selection = SELECTORS[method](Problem(objective), ratio, budget=budget, seed=0, on_stage=lambda *_: None)
+    selection = METHODS[method]().select(Problem(objective), ratio, budget=budget, seed=0, on_stage=lambda *_: None)
     judge = Evaluator(decoder, examples(tokenizer, "heldout", 24), window=WINDOW)
     randoms = [judge.score(random_mask(judge.full, ratio, seed)).accuracy for seed in range(10)]
     found = judge.score(selection.mask).accuracy
@@ -79,7 +79,7 @@ def test_racing_chooses_what_measuring_everything_chooses(tiny, kind, monkeypatc
     data = examples(tokenizer, "calibration", 12)
     raced, whole = (Evaluator(decoder, data, window=WINDOW, batch_tokens=400) for _ in range(2))
     monkeypatch.setattr(sys.modules["bosch.selectors.racing"], "TOLERANCE", -1.0)  # no layer slides whole
-    selection = SELECTORS["floating"](
+    selection = METHODS["floating"]().select(
         Problem(Objective(raced, kind)), 1 / 24, budget=1, seed=0, on_stage=lambda *_: None
     )
     objective = Objective(whole, kind)
@@ -95,10 +95,10 @@ def test_the_three_stages_beat_layer_patterns_and_are_no_worse_than_static_metho
     decoder, tokenizer = tiny
     evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 24), window=WINDOW)
     judge = Evaluator(decoder, examples(tokenizer, "heldout", 96), window=WINDOW)
-    problem = Problem(Objective(CountingScorer(evaluator), "nll"), Subject(decoder, evaluator.examples, WINDOW))
+    problem = Problem(Objective(evaluator, "nll"), Subject(decoder, evaluator.examples, WINDOW))
 
     def accuracy(method: str, seed: int = 0) -> float:
-        selection = SELECTORS[method](problem, ratio, budget=20, seed=seed, on_stage=lambda *_: None)
+        selection = METHODS[method]().select(problem, ratio, budget=20, seed=seed, on_stage=lambda *_: None)
         return judge.score(selection.mask).accuracy
 
     found = accuracy("bosch")

@@ -8,13 +8,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, BloomConfig, Qwen3Con
 
 from bosch.cli import main
 from bosch.deploy import hybridize, mask_of
-from bosch.deploy.opening import open_target, read_target
-from bosch.deploy.passes import forward
+from bosch.deploy.recipe import open_target, read_target
+from bosch.deploy.forward import forward
 from bosch.errors import BoschError
-from bosch.evaluation import EvalSettings
-from bosch.files import read_json
+from bosch.evaluation.settings import EvalSettings
+from bosch.common.files import read_json
 from bosch.models import load_model
-from bosch.yarn import extend_positions
+from bosch.models.positions import extend_positions
 from evaluation.conftest import MASK
 from families import FAMILIES, make_config
 from tiny_checkpoint import TINY
@@ -91,7 +91,7 @@ def test_what_cannot_be_extended_is_one_sentence():
 def searched_with_yarn(tmp_path_factory):
     """A search at twice the positions, and at a length that the model does not have."""
     path = tmp_path_factory.mktemp("yarn") / "run"
-    options = "--ratio 0.5 --window 8 --tasks niah_single_1 --length 128 --examples 2 --heldout 2 --budget 1 --yarn 2"
+    options = "--ratio 0.5 --window 8 --tasks niah_single_1 --lengths 128 --examples 2 --heldout 2 --budget 1 --yarn 2"
     assert main(["search", "--model", str(TINY), *options.split(), "--dtype", "float32", "--output", str(path)]) == 0
     return path
 

@@ -292,6 +292,17 @@ class Decoder:
         return float((found - expected).abs().max() / expected.abs().max())
 
 
+@contextlib.contextmanager
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """Training or evaluation mode of every module is after the block what it was."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
 class _KeysFoundError(Exception):
     """Ends a layer once its keys are known."""
 

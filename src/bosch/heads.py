@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bosch.common.files import read_json, write_json
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
 
 MASK_SCHEMA = "bosch.mask/1"
 LAYER_WINDOWS_SCHEMA = "bosch.mask/2"
@@ -277,8 +277,9 @@ class HeadMask:
         Raises:
             BoschError: the file cannot be read, is not JSON, or is refused by `from_json`; the path is named.
         """
+        data = read_json(Path(path))
         try:
-            return cls.from_json(read_json(Path(path)), layout)
+            return cls.from_json(data, layout)
         except BoschError as error:
             raise BoschError(f"{path}: {error}") from None
 

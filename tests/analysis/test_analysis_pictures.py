@@ -4,8 +4,11 @@ import pytest
 from masks_by_hand import LAYOUT, sliding
 from matplotlib.figure import Figure
 
-from bosch.analysis import LocalityChoice
-from bosch.analysis.pictures import Panel, draw_layers, draw_locality, draw_overlap, draw_units, style
+from bosch.analysis.locality import LocalityChoice
+from bosch.analysis.overlap import Panel, draw_overlap
+from bosch.analysis.units import draw_layers, draw_units
+from bosch.analysis.locality import draw_locality
+from bosch.analysis.pictures import style
 from bosch.heads import HeadLayout, HeadMask
 
 A = sliding([(0, 0), (0, 2), (2, 1), (4, 0)])

@@ -11,8 +11,8 @@ from masks_by_hand import LAYOUT, WINDOW, sliding, squeezed
 from matplotlib.figure import Figure
 
 from bosch.cli import analyze, app, main
-from bosch.cost import Cost
-from bosch.experiment.unit_scores import save_unit_scores
+from bosch.scoring.objective import Cost
+from bosch.selectors.unit_scores import save_unit_scores
 from bosch.heads import HeadLayout, HeadMask
 from bosch.selectors.static import Measured
 
@@ -244,7 +244,7 @@ def test_help_ends_with_an_example_that_parses(action, capsys):
 
 def test_comparing_masks_does_not_wait_for_torch():
     code = (
-        "import sys\nimport bosch.analysis, bosch.analysis.masks\n"
+        "import sys\nimport bosch.analysis, bosch.runs\n"
         "from bosch.analysis.reports import overlap, turnover, units\nprint('torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

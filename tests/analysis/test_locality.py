@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from masks_by_hand import LAYOUT, masks, sliding
 
-from bosch.analysis import LocalityChoice
+from bosch.analysis.locality import LocalityChoice
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout
 

@@ -1,6 +1,6 @@
 from masks_by_hand import LAYOUT, sliding
 
-from bosch.analysis.localized import share_per_layer, votes
+from bosch.analysis.units import share_per_layer, votes
 
 
 def test_share_of_each_layer_and_none_where_it_has_no_units():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from masks_by_hand import LAYOUT, sliding
 
-from bosch.analysis.masks import by_ratio, load_mask, load_masks, model_name, name_masks
+from bosch.runs import by_ratio, load_mask, load_masks, model_name, name_masks
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from masks_by_hand import masks, sliding
 
-from bosch.analysis import chance_distance, distance_matrix, jaccard_distance
+from bosch.analysis.overlap import chance_distance, distance_matrix, jaccard_distance
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 

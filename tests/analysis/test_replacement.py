@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from masks_by_hand import LAYOUT, WINDOW, growing, sliding
 
-from bosch.analysis import replace_randomly, score_replacements
+from bosch.experiments.replacement import replace_randomly, score_replacements
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
-from bosch.objective import Score
+from bosch.scoring.objective import Score
 
 SMALLER = sliding([(0, 0), (0, 1), (2, 2)])
 LARGER = sliding([(2, head) for head in range(5)])

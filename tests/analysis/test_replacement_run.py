@@ -8,18 +8,19 @@ import pytest
 import torch
 from masks_by_hand import squeezed
 
-from bosch.analysis.replacement_run import ReplacementDirectory
+from bosch.experiments.replacement import ReplacementDirectory
 from bosch.calibration import make_examples
 from bosch.cli import main
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.evaluator import Evaluator
-from bosch.experiment.directory import open_directory
-from bosch.files import read_json
+from bosch.scoring.evaluator import Evaluator
+from bosch.common.output import open_directory
+from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
 from bosch.models import load_model
-from bosch.provenance import model_hash
-from bosch.search import RunDirectory, SearchSettings
+from bosch.common.provenance import model_hash
+from bosch.runs import RunDirectory
+from bosch.experiments.settings import SearchSettings
 from tiny_checkpoint import TINY
 
 LAYOUT = HeadLayout((4,) * 6)
@@ -253,7 +254,7 @@ def test_a_search_directory_cannot_consent_to_running_code(searches, tmp_path, m
         seen.append(trust_remote_code)
         raise BoschError("not now")
 
-    monkeypatch.setattr("bosch.experiment.evaluators.load_model", refuse_to_load)
+    monkeypatch.setattr("bosch.experiments.experiment.load_model", refuse_to_load)
     assert main(command(searches, tmp_path / "out", *flags)) == 2
     assert seen == [trusted]
 
@@ -262,7 +263,7 @@ def test_a_search_directory_cannot_consent_to_running_code(searches, tmp_path, m
 def test_two_searches_and_what_became_of_their_units(tmp_path, capsys):
     """The whole way. `rand` and `intr` choose by the numbers of the layers alone, the same on every machine."""
     small, large = tmp_path / "rand", tmp_path / "intr"
-    common = f"--model {TINY} --window 8 --tasks niah_single_1 --length 128 --examples 4 --heldout 4 --dtype float32"
+    common = f"--model {TINY} --window 8 --tasks niah_single_1 --lengths 128 --examples 4 --heldout 4 --dtype float32"
     for run, ratio in ((small, 0.25), (large, 0.5)):
         assert main(f"search {common} --method {run.name} --ratio {ratio} --output {run}".split()) == 0
     departed = HeadMask.load(small / "mask.json").localized - HeadMask.load(large / "mask.json").localized

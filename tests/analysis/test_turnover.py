@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from masks_by_hand import LAYOUT, growing, sliding
 
-from bosch.analysis import Turnover
+from bosch.analysis.turnover import Turnover
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from masks_by_hand import LAYOUT, WINDOW, sliding
 
-from bosch.analysis.masks import MaskFile
-from bosch.analysis.unit_scores import load_scores_for
-from bosch.cost import Cost
+from bosch.runs import MaskFile
+from bosch.selectors.unit_scores import load_scores_for
+from bosch.scoring.objective import Cost
 from bosch.errors import BoschError
-from bosch.experiment.unit_scores import save_unit_scores
+from bosch.selectors.unit_scores import save_unit_scores
 from bosch.selectors.static import Measured
 
 SCORES = {unit: 0.25 * number for number, unit in enumerate(LAYOUT.units())}

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from stand_in import MODEL, UNITS, read_log, write_script
 
-from bosch.bench import BenchDirectory, BenchSettings, children, report, rows, run
+from bosch.bench.rows import BenchDirectory
+from bosch.bench.settings import BenchSettings
+from bosch.bench import children, report, rows, run
 from bosch.cli import main
 from bosch.errors import BoschError
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
 from small_search import snapshot
 
@@ -58,7 +60,9 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, monkeypatch) -> Bench:
     monkeypatch.setattr(report, "draw_rows", lambda *_: None)
-    monkeypatch.setattr("bosch.provenance._git_commit", lambda: None)  # a process that takes longer than all others
+    monkeypatch.setattr(
+        "bosch.common.provenance._git_commit", lambda: None
+    )  # a process that takes longer than all others
     return Bench(tmp_path, monkeypatch)
 
 

@@ -9,7 +9,7 @@ from transformers import DynamicCache
 
 from bosch.bench import measure as measuring
 from bosch.bench.measure import count_bytes, measure
-from bosch.bench.memory import peak_bytes, reset_peak
+from bosch.bench.measure import peak_bytes, reset_peak
 from bosch.deploy.hybridize import hybridize
 from bosch.heads import HeadLayout, HeadMask
 from families import make_model

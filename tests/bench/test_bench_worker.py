@@ -8,13 +8,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from bosch.bench import BenchDirectory, BenchSettings
-from bosch.bench.task import Task
+from bosch.bench.rows import BenchDirectory
+from bosch.bench.settings import BenchSettings
+from bosch.bench.worker import Task
 from bosch.bench.worker import describe, open_model, work
 from bosch.cli import main
 from bosch.deploy import hybridize
 from bosch.errors import BoschError
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
 from families import make_config, make_model
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from small_tokenizers import word_level
 
 from bosch.calibration import TASKS, make_examples
-from bosch.calibration.fitting import largest_fit
+from bosch.calibration.generator import largest_fit
 from bosch.calibration.haystack import NOISE
 from bosch.errors import BoschError
 

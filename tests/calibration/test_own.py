@@ -14,7 +14,7 @@ def write_pairs(path, pairs):
 
 def make(tokenizer, path, split="calibration", lengths=(8,), num_examples=1, **options):
     examples = own_examples(tokenizer, path, lengths=lengths, num_examples=num_examples, split=split, **options)
-    return examples.examples
+    return examples
 
 
 def test_pairs_are_shared_out_and_no_prompt_is_in_both_splits(tokenizer, tmp_path):
@@ -73,7 +73,7 @@ def test_a_search_on_ones_own_pairs(model_path, tmp_path):
     """Repeated words, told apart by the file's own lines: the model is random, the way through is not."""
     text = "magic number hidden within the following text " * 5
     pairs = write_pairs(tmp_path / "own.jsonl", [(f"{text}{number}", str(number % 7)) for number in range(12)])
-    options = "--window 4 --ratio 0.5 --method razor --examples 4 --heldout 3 --length 64 --dtype float32"
+    options = "--window 4 --ratio 0.5 --method razor --examples 4 --heldout 3 --lengths 64 --dtype float32"
     output = tmp_path / "run"
     arguments = ["search", "--model", str(model_path), *options.split(), "--data", str(pairs), "--output", str(output)]
     assert main(arguments) == 0

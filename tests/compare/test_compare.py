@@ -9,13 +9,14 @@ from statistics import fmean, pstdev
 import pytest
 
 from bosch.cli import main
-from bosch.compare import CompareSettings, ComparisonDirectory
-from bosch.compare.intervals import wilson
+from bosch.experiments.settings import CompareSettings
+from bosch.experiments.compare import ComparisonDirectory
+from bosch.common.tables import wilson
 from bosch.errors import BoschError
-from bosch.evaluator import Evaluator
-from bosch.files import read_json
+from bosch.scoring.evaluator import Evaluator
+from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask, quota
-from bosch.search import RunDirectory
+from bosch.runs import RunDirectory
 from small_search import OPTIONS
 
 LAYOUT = HeadLayout((3, 3, 3))
@@ -108,8 +109,8 @@ def test_tables_and_spreadsheet_say_what_the_rows_say(finished, capsys):
 def test_the_same_command_changes_nothing_and_runs_nothing(finished, model_path, monkeypatch, capsys):
     before = {path: path.read_bytes() for path in finished.path.rglob("*.json*") if path.parent != finished.path_masks}
     monkeypatch.setattr(Evaluator, "_run", None)
-    monkeypatch.setattr("bosch.selectors.static.measuring.gather", None)
-    monkeypatch.setattr("bosch.selectors.static.measuring.gather_gradients", None)
+    monkeypatch.setattr("bosch.selectors.static.ranking.gather", None)
+    monkeypatch.setattr("bosch.selectors.static.ranking.gather_gradients", None)
     assert main(arguments(model_path, finished.path)) == 0
     for path, content in before.items():
         if path == finished.rows:

@@ -10,7 +10,7 @@ from tiny_checkpoint import TINY
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a short search of the tiny trained model: to look at, not to change."""
     path = tmp_path_factory.mktemp("searched") / "run"
-    options = "--ratio 0.5 --window 8 --sinks 1 --tasks niah_single_1 --length 128 --examples 2 --heldout 2 --budget 1"
+    options = "--ratio 0.5 --window 8 --sinks 1 --tasks niah_single_1 --lengths 128 --examples 2 --heldout 2 --budget 1"
     assert main(["search", "--model", str(TINY), *options.split(), "--dtype", "float32", "--output", str(path)]) == 0
     return path
 

@@ -20,7 +20,7 @@ from bosch.cli import main
 from bosch.deploy import mask_of
 from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.errors import BoschError
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.heads import HeadMask
 from tiny_checkpoint import TINY
 

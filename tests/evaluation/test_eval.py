@@ -8,13 +8,13 @@ from statistics import fmean
 import pytest
 
 from bosch.cli import main
-from bosch.compare.intervals import wilson
+from bosch.common.tables import wilson
 from bosch.deploy.hybridize import hybridize
 from bosch.evaluation import needles, parts
 from bosch.evaluation.needle_report import _share_beyond
-from bosch.evaluation.pictures import depth_table
+from bosch.evaluation.needle_report import depth_table
 from bosch.evaluation.rows import Row, Rows
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.heads import HeadMask
 from evaluation.conftest import MASK
 from evaluation.local_data import document, problem, write_lines

@@ -8,7 +8,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from bosch.cli import main
-from bosch.evaluation import EvalSettings, harness
+from bosch.evaluation.settings import EvalSettings
+from bosch.evaluation import harness
 from bosch.evaluation.rows import Row, Rows
 from tiny_checkpoint import TINY
 

@@ -4,7 +4,7 @@ import string
 import pytest
 
 from bosch.errors import BoschError
-from bosch.evaluation import LONGBENCH
+from bosch.evaluation.results import LONGBENCH
 from bosch.evaluation.longbench import CATEGORIES, TASKS, Document
 
 # The paper's B.6, word by word, in LongBench's spelling of the tasks.

@@ -6,9 +6,9 @@ import torch
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
 from bosch.deploy import hybridize
-from bosch.evaluation import EvalSettings
+from bosch.evaluation.settings import EvalSettings
 from bosch.evaluation.needles import depth_of, find_in_generated, measure_needles, score_answers
-from bosch.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator
 from bosch.heads import HeadMask
 from bosch.models import load_model
 from evaluation.conftest import LAYOUT, MASK

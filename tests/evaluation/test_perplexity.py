@@ -5,7 +5,7 @@ import torch
 
 from bosch.calibration.haystack import shipped_prose
 from bosch.deploy import hybridize
-from bosch.deploy.passes import predict
+from bosch.deploy.forward import predict
 from bosch.errors import BoschError
 from bosch.evaluation.perplexity import measure_perplexity
 from bosch.models import load_model

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bosch.errors import BoschError
-from bosch.evaluation import LONGBENCH, Suite, SuiteResult, TaskResult
+from bosch.evaluation.results import LONGBENCH, Suite, SuiteResult, TaskResult
 
 SUITE = Suite("small", {"reading": ("a", "b", "c"), "counting": ("d",)})
 COMPLETE = SuiteResult(

@@ -8,13 +8,13 @@ import torch
 from dense_attention import dense_attention, dense_gradients
 
 from bosch.calibration import Example, ExampleSet
-from bosch.counting import CountingScorer
+from bosch.scoring.objective import CountingScorer
 from bosch.decoder import Decoder
-from bosch.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator
 from bosch.heads import quota
-from bosch.objective import Objective
+from bosch.scoring.objective import Objective
 from bosch.probing import AttentionBlock, Subject, blocks
-from bosch.selectors import SELECTORS, Problem
+from bosch.selectors import METHODS, Problem
 from bosch.selectors.static import Ranking, measure
 from bosch.selectors.static.razor import period, probe
 from families import make_model
@@ -23,7 +23,7 @@ WINDOW = 7
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "gpt_neox"]
 ATTENTION = ["dcam", "apl", "proxy", "qada", "razor", "fisher", "lazy"]
 # duo, which needs a tokenizer, has a test of its own
-RANKINGS = [name for name, selector in SELECTORS.items() if isinstance(selector, Ranking) and name != "duo"]
+RANKINGS = [name for name, selector in METHODS.items() if isinstance(selector, Ranking) and name != "duo"]
 
 
 def ignore(*_):
@@ -42,7 +42,7 @@ def make_subject(family: str, sinks: int = 0, **changes) -> Subject:
 
 def make_problem(subject: Subject) -> Problem:
     evaluator = Evaluator(subject.decoder, subject.examples, window=subject.window, sinks=subject.sinks)
-    return Problem(Objective(CountingScorer(evaluator), "nll"), subject)
+    return Problem(Objective(evaluator, "nll"), subject)
 
 
 def measured(name: str, subject: Subject) -> dict:
@@ -50,7 +50,7 @@ def measured(name: str, subject: Subject) -> dict:
 
 
 def measured_by(names, problem, on_stage=ignore) -> dict:
-    return dict(measure({name: SELECTORS[name].measure for name in names}, problem, on_stage))
+    return dict(measure({name: METHODS[name].measure for name in names}, problem, on_stage))
 
 
 # The formulas: from maps[example][layer] (H, T, T), one score per query head.
@@ -145,10 +145,10 @@ def test_scores_follow_their_formulas(method, sinks, family):
     subject = make_subject(family, sinks)
     decoder = subject.decoder
     if method == "fisher":
-        found = [dense_gradients(decoder.model, e.input_ids, e.answer_start) for e in subject.examples.examples]
+        found = [dense_gradients(decoder.model, e.input_ids, e.answer_start) for e in subject.examples]
         maps = [[layer**2 for layer in example] for example in found]
     else:
-        maps = [dense_attention(decoder.model, e.input_ids) for e in subject.examples.examples]
+        maps = [dense_attention(decoder.model, e.input_ids) for e in subject.examples]
     formula = {
         "dcam": inside_share,
         "fisher": inside_share,
@@ -227,7 +227,7 @@ def test_a_local_head_comes_out_above_a_mixed_one_and_a_global_one_below(method)
         distant[t, max(0, t - 29)] = 1
     heads = torch.stack([even, local, distant]).double()
     subject = make_subject("llama", num_attention_heads=3, num_key_value_heads=3, hidden_size=24)
-    statistic = SELECTORS[method].measure.statistic(subject)
+    statistic = METHODS[method].measure.statistic(subject)
     statistic.add(0, blocks_of(heads))
     even_score, local_score, distant_score = statistic.locality(0).tolist()
     assert local_score > even_score
@@ -242,7 +242,7 @@ def test_a_retrieving_head_comes_out_least_local():
     for t in range(length):
         heads[1, t, max(0, t - step + 1)] = 1  # induction
         heads[2, t, max(0, t - step)] = 1  # echo
-    statistic = SELECTORS["razor"].measure.statistic(subject)
+    statistic = METHODS["razor"].measure.statistic(subject)
     statistic.add(0, blocks_of(heads))
     local, induction, echo = statistic.locality(0).tolist()
     assert local > max(induction, echo) + 1
@@ -271,12 +271,12 @@ def test_every_ranking_meets_the_budget_exactly_and_measures_once(method, ratio)
     problem = make_problem(subject)
     found = measured_by([method], problem)
     known = Problem(problem.objective, None, found)  # with no model to look at, it must use what is known
-    mask = SELECTORS[method](known, ratio, budget=1, seed=0, on_stage=ignore).mask
+    mask = METHODS[method]().select(known, ratio, budget=1, seed=0, on_stage=ignore).mask
     scores = found[method].scores
     assert mask.num_localized == quota(ratio, 6)
     slow = [scores[unit] for unit in mask.localized]
     assert all(scores[unit] <= min(slow, default=math.inf) for unit in scores if mask[unit])
-    assert SELECTORS[method].name == method
+    assert METHODS[method].name == method
 
 
 def test_one_pass_feeds_all_statistics_that_read_the_examples():

@@ -30,4 +30,4 @@ def finished(command: Callable[..., list[str]], tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take longer than a small search."""
-    monkeypatch.setattr("bosch.search.report.pictures.save_figure", lambda *_: None)
+    monkeypatch.setattr("bosch.experiments.search_report.save_figure", lambda *_: None)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bosch.errors import BoschError
-from bosch.experiment.directory import open_directory
-from bosch.files import read_json
-from bosch.journal import Journal
-from bosch.search.directory import RunDirectory
-from bosch.search.settings import SearchSettings
+from bosch.common.output import open_directory
+from bosch.common.files import read_json
+from bosch.scoring.journal import Journal
+from bosch.runs import RunDirectory
+from bosch.experiments.settings import SearchSettings
 from small_search import snapshot
 
 SETTINGS = SearchSettings(model="m", ratio=0.5, window=4)
@@ -141,7 +141,7 @@ def test_a_stop_while_overwriting_leaves_a_run(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bosch.experiment.directory.write_json", stop)
+        patch.setattr("bosch.common.output.write_json", stop)
         with pytest.raises(KeyboardInterrupt):
             open_run(tmp_path, OTHER, overwrite=True)
     assert read_json(open_run(tmp_path, OTHER).settings)["settings"]["window"] == 8

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bosch.cli import main
-from bosch.files import read_json
-from bosch.search import RunDirectory
+from bosch.common.files import read_json
+from bosch.runs import RunDirectory
 
 pytestmark = pytest.mark.slow
 

@@ -20,11 +20,11 @@ from bosch.calibration import Example, make_examples
 from bosch.cli import main
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.evaluator import Evaluator
-from bosch.files import read_json
+from bosch.scoring.evaluator import Evaluator
+from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
-from bosch.provenance import model_hash
-from bosch.search import RunDirectory
+from bosch.common.provenance import model_hash
+from bosch.runs import RunDirectory
 from small_search import OPTIONS, SIZES, make_tokenizer, snapshot
 
 LAYOUT = HeadLayout((3, 3, 3))
@@ -342,7 +342,7 @@ def test_mistake_does_not_stand_in_the_way_of_the_right_command(command, finishe
 
 
 def test_unknown_model_without_a_hub(command, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("bosch.models._hub_answers", lambda _: False)
+    monkeypatch.setattr("bosch.models.loading._hub_answers", lambda _: False)
     assert main(command(tmp_path / "run", model="smollm2-135")) == 2
     assert "'smollm2-135' is neither a known model (smollm2-135m), nor a directory, nor" in one_line(capsys)
 

@@ -2,7 +2,7 @@ import pytest
 
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout
-from bosch.search.settings import SearchSettings
+from bosch.experiments.settings import SearchSettings
 
 NAN = float("nan")
 

@@ -6,11 +6,11 @@ import pytest
 
 from bosch.cache_size import CacheSize
 from bosch.cli import main
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
-from bosch.objective import Objective, Score
-from bosch.search import RunDirectory
-from bosch.search.widening import widen
+from bosch.scoring.objective import Objective, Score
+from bosch.runs import RunDirectory
+from bosch.experiments.widening import widen
 from bosch.selectors import Selection
 from stand_ins import StandInScorer
 

@@ -7,11 +7,11 @@ from toy import ToyScorer, ignore
 
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, quota
-from bosch.objective import Objective
-from bosch.selectors import SELECTORS
-from bosch.selectors.bosch import bosch_layer, bosch_multi, bosch_single
-from bosch.selectors.bosch.single import even_quotas
-from bosch.selectors.contract import Problem
+from bosch.scoring.objective import Objective
+from bosch.selectors import METHODS
+from bosch.selectors.stages.ablations import bosch_layer, bosch_multi, bosch_single
+from bosch.selectors.stages.ablations import even_quotas
+from bosch.selectors.method import Problem
 
 LAYOUT = HeadLayout((3, 0, 3, 3))
 UNITS = list(LAYOUT.units())
@@ -77,7 +77,7 @@ def test_layer_refuses_layers_that_cannot_be_exchanged():
 @pytest.mark.parametrize("method", ["progressive", "bosch", "bosch-single", "bosch-multi", "bosch-layer"])
 @pytest.mark.parametrize("ratio", [0, 0.2, 0.5, 0.875, 1])
 def test_every_search_meets_the_budget_exactly(method, ratio):
-    selection = SELECTORS[method](problem(), ratio, budget=5, seed=0, on_stage=ignore)
+    selection = METHODS[method]().select(problem(), ratio, budget=5, seed=0, on_stage=ignore)
     assert selection.mask.num_localized == quota(ratio, 9)
     assert selection.record["method"] == method
-    assert SELECTORS[method](problem(), ratio, budget=5, seed=0, on_stage=ignore).mask == selection.mask
+    assert METHODS[method]().select(problem(), ratio, budget=5, seed=0, on_stage=ignore).mask == selection.mask

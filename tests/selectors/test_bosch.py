@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout, quota
-from bosch.objective import Objective
-from bosch.selectors.bosch import bosch
-from bosch.selectors.bosch.groups import make_groups, select_in_groups
-from bosch.selectors.bosch.importance import layer_importance
-from bosch.selectors.bosch.ratios import adaptive_ratios, levels_of, relative_drops
-from bosch.selectors.contract import Problem
+from bosch.scoring.objective import Objective
+from bosch.selectors.stages.three_stages import bosch
+from bosch.selectors.stages.groups import make_groups, select_in_groups
+from bosch.selectors.stages.importance import layer_importance
+from bosch.selectors.stages.ratios import adaptive_ratios, levels_of, relative_drops
+from bosch.selectors.method import Problem
 
 LAYOUT = HeadLayout((3, 3, 3))
 

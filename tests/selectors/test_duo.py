@@ -16,10 +16,10 @@ from bosch.calibration import Example, ExampleSet, make_examples
 from bosch.cli import main
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator
 from bosch.heads import HeadLayout, HeadMask, quota
 from bosch.models import load_model
-from bosch.objective import Objective
+from bosch.scoring.objective import Objective
 from bosch.probing import Subject
 from bosch.selectors import Problem, random_mask
 from bosch.selectors.static import NLL, duo
@@ -202,7 +202,7 @@ def test_prompts_are_fresh_and_of_the_examples_lengths(tiny):
     other = make_prompts(dataclasses.replace(tiny, seed=1), 8)
     assert not {prompt.input_ids for prompt in made} & {prompt.input_ids for prompt in other}
     for step, prompt in enumerate(made):
-        length = tiny.examples.examples[step % 4].length
+        length = tiny.examples[step % 4].length
         assert length - 20 < len(prompt.input_ids) <= length
 
 
@@ -244,7 +244,7 @@ def test_a_step_costs_five_passes_over_its_prompt(tiny, monkeypatch):
     monkeypatch.setattr(duo, "NUM_STEPS", 1)
     cost = DUO.measure(problem_of(tiny), ignore).cost
     (prompt,) = make_prompts(tiny, 1)
-    full_pass = sum(len(example.input_ids) for example in tiny.examples.examples)
+    full_pass = sum(len(example.input_ids) for example in tiny.examples)
     assert cost.evaluations == 0
     assert cost.full_passes == pytest.approx(5 * len(prompt.input_ids) / full_pass)
     assert cost.seconds > 0

@@ -6,9 +6,9 @@ import pytest
 from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout
-from bosch.objective import Objective
-from bosch.selectors import SELECTORS
-from bosch.selectors.contract import Problem, Selection
+from bosch.scoring.objective import Objective
+from bosch.selectors import METHODS
+from bosch.selectors.method import Problem, Selection
 
 LAYOUT = HeadLayout((2, 3, 0, 2))
 UNITS = list(LAYOUT.units())
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.parametrize("method", ["progressive", "floating"])
 
 def run(method: str, scorer: ToyScorer, ratio: float, budget: int = 1, share: float = 1.0) -> Selection:
     problem = Problem(Objective(scorer, "nll"), share_of_exchanges=share)
-    return SELECTORS[method](problem, ratio, budget=budget, seed=0, on_stage=ignore)
+    return METHODS[method]().select(problem, ratio, budget=budget, seed=0, on_stage=ignore)
 
 
 def test_masks_on_the_way_grow_and_are_kept(method):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout, Unit
-from bosch.objective import Objective
-from bosch.selectors.contract import Problem, Selection
+from bosch.scoring.objective import Objective
+from bosch.selectors.method import Problem, Selection
 from bosch.selectors.floating import floating
 
 LAYOUT = HeadLayout((2, 3, 0, 2))

@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout, quota
-from bosch.objective import Objective
-from bosch.selectors import SELECTORS
-from bosch.selectors.contract import Problem
-from bosch.selectors.heuristics.bme import begin_middle_end
-from bosch.selectors.heuristics.intr import interleaved
+from bosch.scoring.objective import Objective
+from bosch.selectors import METHODS
+from bosch.selectors.method import Problem
+from bosch.selectors.heuristics import begin_middle_end
+from bosch.selectors.heuristics import interleaved
 
 HEURISTICS = ["rand", "bme", "intr"]
 
 
 def select(method: str, units: tuple[int, ...], ratio: float, seed: int = 0):
     problem = Problem(Objective(ToyScorer(HeadLayout(units), {}), "nll"))
-    return SELECTORS[method](problem, ratio, budget=1, seed=seed, on_stage=ignore).mask
+    return METHODS[method]().select(problem, ratio, budget=1, seed=seed, on_stage=ignore).mask
 
 
 def full_layers(mask) -> list[int]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout
-from bosch.objective import Objective
-from bosch.selectors.contract import Problem
+from bosch.scoring.objective import Objective
+from bosch.selectors.method import Problem
 from bosch.selectors.progressive import _goals, progressive
 
 LAYOUT = HeadLayout((2, 3, 0, 2))

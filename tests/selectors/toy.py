@@ -3,9 +3,9 @@
 import itertools
 from collections.abc import Callable, Iterable
 
-from bosch.cost import Cost
+from bosch.scoring.objective import Cost
 from bosch.heads import HeadLayout, HeadMask, Unit
-from bosch.objective import Score
+from bosch.scoring.objective import Score
 
 
 class ToyScorer:

@@ -81,7 +81,7 @@ def test_an_export_keeps_the_dtype_of_the_checkpoint(tiny_path, tiny_mask, tmp_p
 
 
 def test_a_search_is_trained_like_its_export(tiny_path, tmp_path, token_ids) -> None:
-    options = "--ratio 0.5 --window 8 --tasks niah_single_1 --length 128 --examples 2 --heldout 2 --method intr"
+    options = "--ratio 0.5 --window 8 --tasks niah_single_1 --lengths 128 --examples 2 --heldout 2 --method intr"
     run = tmp_path / "run"
     assert main(["search", "--model", str(tiny_path), *options.split(), "--output", str(run)]) == 0
     assert main(["export", str(run), "--output", str(tmp_path / "export")]) == 0

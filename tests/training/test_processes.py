@@ -19,9 +19,9 @@ from safetensors.torch import load_file
 from tiny import SETTINGS, make_examples, tiny_model, train_tiny
 
 from bosch.errors import BoschError
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.training.heldout import score_examples, summarize
-from bosch.training.log_file import read_log
+from bosch.training.log import read_log
 
 TESTS = Path(__file__).parents[1]
 SHIPPED = TESTS.parent / "configs/accelerate/fsdp2-2x8.yaml"

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 
 from bosch.errors import BoschError
 from bosch.training import checkpoint
-from bosch.training.log_file import read_log
+from bosch.training.log import read_log
 from families import make_model
 
 TOKENS_PER_STEP = SETTINGS["tokens_per_step"]

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from bosch.calibration.haystack import shipped_prose
 from bosch.cli import main
-from bosch.files import read_json
+from bosch.common.files import read_json
 from bosch.training.log import read_log
 
 OPTIONS = {
@@ -22,7 +22,7 @@ OPTIONS = {
     "--tokens-per-step": "512",
     "--sequence-length": "256",
     "--tasks": "niah_single_1",
-    "--length": "128",
+    "--lengths": "128",
     "--heldout": "3",
     "--eval-every": "1000",
     "--learning-rate": "1e-4",

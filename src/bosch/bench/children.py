@@ -1,4 +1,4 @@
-"""A task in a child process of its own, and what its death means."""
+"""A job in a child process of its own, and what its death means."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from typing import IO, Any
 
-from bosch.bench.task import Task
+from bosch.bench.worker import Job
 from bosch.errors import BoschError
 
 COMMAND = [sys.executable, "-P", "-m", "bosch.bench.worker"]
@@ -24,7 +24,7 @@ class OutOfMemoryError(Exception):
     """A child had not enough memory, or was killed, which is how Linux says the same."""
 
 
-def run_task(task: Task) -> Generator[dict[str, Any], None, None]:
+def run_job(job: Job) -> Generator[dict[str, Any], None, None]:
     """The replies of a child as they come, as in `worker`; closing the iterator kills the child.
 
     Raises:
@@ -32,7 +32,7 @@ def run_task(task: Task) -> Generator[dict[str, Any], None, None]:
         BoschError: the child said what the user can mend, or it ended before a reply that is asked for; its last words
             are given.
     """
-    with tempfile.TemporaryFile() as errors, _started(task, errors) as process:
+    with tempfile.TemporaryFile() as errors, _started(job, errors) as process:
         assert process.stdout
         for line in process.stdout:
             if not line.endswith(b"\n"):
@@ -47,14 +47,14 @@ def run_task(task: Task) -> Generator[dict[str, Any], None, None]:
 
 
 @contextlib.contextmanager
-def _started(task: Task, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(job: Job, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
     with process:
         try:
             assert process.stdin
             # A child that is dead already is noticed by its exit status.
             with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-                stdin.write(task.to_text().encode())
+                stdin.write(job.to_text().encode())
             yield process
         finally:
             process.kill()

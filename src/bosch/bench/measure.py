@@ -1,9 +1,13 @@
 """One model at one context length: how fast it takes the prompt, how fast it decodes, and what that occupies."""
 
+import contextlib
 import dataclasses
 import functools
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
@@ -11,10 +15,32 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from bosch.bench.memory import peak_bytes, reset_peak
 from bosch.bench.settings import WARM_UP_STEPS
+from bosch.deploy.forward import forward, new_cache
 from bosch.deploy.modeling_bosch import BoschCache
-from bosch.deploy.passes import forward, new_cache
+
+STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let the peak begin anew. A resident peak can be so on Linux only; elsewhere it is that of the whole process."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with contextlib.suppress(OSError):
+            CLEAR_REFS.write_text("5")  # proc(5): resets the peak resident set size
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Bytes at most since the peak was reset, weights included."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # Not getrusage, whose peak a process inherits from the one that started it.
+    for line in STATUS.read_text().splitlines() if STATUS.exists() else []:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
 
 T = TypeVar("T")
 

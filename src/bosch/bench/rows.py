@@ -4,12 +4,22 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from bosch.bench.directory import BenchDirectory
 from bosch.bench.settings import BenchSettings
+from bosch.common.files import read_json, write_json
+from bosch.common.output import Claim, RowsDirectory
+from bosch.common.tables import write_csv
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
 from bosch.heads import HeadMask
-from bosch.tables import write_csv
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchDirectory(RowsDirectory):
+    """Where a benchmark keeps everything it makes."""
+
+    schema = "bosch.bench/1"
+    called = "benchmark"
+    results = ("report.md", "bench.png", "bench.svg", "rows.csv", "rows.json")
+
 
 MEASURED = ("prefill_tokens_per_s", "decode_tokens_per_s", "peak_memory_bytes", "cache_bytes")
 COLUMNS = ("name", "ratio", "window", "sinks", "context", "status", *MEASURED)
@@ -21,7 +31,7 @@ Row = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class BenchRows:
     """All rows so far.
 
     Args:
@@ -38,7 +48,7 @@ class Rows:
         """The row of a model at a context length, if it is there."""
         return next((row for row in self.rows if (row["name"], row["context"]) == (name, context)), None)
 
-    def add(self, name: str, mask: HeadMask | None, context: int, measured: Mapping[str, Any] | None) -> "Rows":
+    def add(self, name: str, mask: HeadMask | None, context: int, measured: Mapping[str, Any] | None) -> "BenchRows":
         """With one more row.
 
         Args:
@@ -67,7 +77,7 @@ def _quotient(number: float | None, original: float | None) -> float | None:
     return number / original if number and original else None
 
 
-def write_rows(directory: BenchDirectory, settings: BenchSettings, rows: Rows) -> None:
+def write_rows(directory: BenchDirectory, settings: BenchSettings, rows: BenchRows) -> None:
     """Write `rows.csv` and `rows.json`, each atomically.
 
     Raises:
@@ -80,25 +90,26 @@ def write_rows(directory: BenchDirectory, settings: BenchSettings, rows: Rows) -
     write_json(directory.rows, data)  # last, as a row that is in it is never measured, nor written, again
 
 
-def read_rows(directory: BenchDirectory, provenance: Mapping[str, Any], *, overwrite: bool) -> Rows:
-    """The rows that were measured before; none where nothing was.
+def read_rows(directory: BenchDirectory, claim: Claim, provenance: Mapping[str, Any], *, overwrite: bool) -> BenchRows:
+    """The rows that were measured before; none where nothing was, or nothing of these settings.
 
     Args:
         directory: of the benchmark.
+        claim: of the directory.
         provenance: of the rows to come, which will stand beside those.
-        overwrite: remove rows of another provenance.
+        overwrite: replace rows of another provenance.
 
     Raises:
         BoschError: their provenance is another but for the time, or the file is not what `write_rows` wrote.
     """
-    if not directory.rows.exists():
-        return Rows(provenance)
+    if claim.is_new or not directory.rows.exists():
+        return BenchRows(provenance)
     found = _read(directory)
     for name, value in provenance.items():
         if name != "time" and found.provenance.get(name) != value:
             if overwrite:
-                directory.clear()
-                return Rows(provenance)
+                claim.is_new = True
+                return BenchRows(provenance)
             raise BoschError(
                 f"{directory.path} was measured with {name} {found.provenance.get(name)!r}, now it is {value!r}, and "
                 "the two would not compare; choose another directory or --overwrite"
@@ -106,13 +117,11 @@ def read_rows(directory: BenchDirectory, provenance: Mapping[str, Any], *, overw
     return found
 
 
-def _read(directory: BenchDirectory) -> Rows:
+def _read(directory: BenchDirectory) -> BenchRows:
+    data = read_json(directory.rows)
     try:
-        data = read_json(directory.rows)
         if data["schema"] != directory.schema or not all(set(row) >= ROW_KEYS for row in data["rows"]):
             raise KeyError
-        return Rows(dict(data["provenance"]), dict(data["model"]), tuple(data["rows"]))
-    except BoschError as error:
-        raise BoschError(f"{directory.rows}: {error}") from None
+        return BenchRows(dict(data["provenance"]), dict(data["model"]), tuple(data["rows"]))
     except (KeyError, TypeError, ValueError):
         raise BoschError(f"{directory.rows} is not what `bosch bench` wrote; choose another directory") from None

@@ -3,24 +3,19 @@
 import contextlib
 import dataclasses
 import hashlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from bosch.bench.children import OutOfMemoryError, run_task
-from bosch.bench.directory import BenchDirectory
+from bosch.bench.children import OutOfMemoryError, run_job
 from bosch.bench.report import write_report
-from bosch.bench.rows import ORIGINAL, Rows, read_rows, write_rows
-from bosch.bench.settings import BenchSettings
-from bosch.bench.task import Task
-from bosch.bench.variants import Variant, make_variants
+from bosch.bench.rows import ORIGINAL, BenchDirectory, BenchRows, read_rows, write_rows
+from bosch.bench.settings import BenchSettings, Variant, make_variants
+from bosch.bench.worker import Job
+from bosch.common.progress import Progress
+from bosch.common.provenance import provenance
 from bosch.errors import BoschError
-from bosch.experiment.directory import open_directory
 from bosch.heads import HeadLayout
-from bosch.provenance import provenance
 
 Reply = dict[str, Any]
 
@@ -41,15 +36,16 @@ def bench(settings: BenchSettings, output: Path, *, overwrite: bool = False) -> 
     """
     variants = make_variants(settings)  # what is wrong with a mask is said before a directory is made
     directory = BenchDirectory(output)
-    open_directory(directory, settings, overwrite=overwrite)
-    rows = known = read_rows(directory, {**provenance(), **_describe_mask(variants)}, overwrite=overwrite)
-    total = len(set(settings.contexts)) * (1 + len(variants))
-    shown = sys.stderr.isatty()
-    with tqdm(total=total, initial=len(rows.rows), unit="row", file=sys.stderr, disable=not shown) as bar:
-        for rows in _measure_all(settings, variants, known, bar.set_description):
-            write_rows(directory, settings, rows)
-            bar.update()
-    write_report(directory, settings, rows)
+    with directory.claimed(settings, overwrite=overwrite) as claim:
+        origin = {**provenance(), **_describe_mask(variants)}
+        rows = known = read_rows(directory, claim, origin, overwrite=overwrite)
+        with Progress() as progress:
+            progress.on_stage("rows", len(set(settings.contexts)) * (1 + len(variants)), done=len(rows.rows))
+            for rows in _measure_all(settings, variants, known, progress.describe):
+                claim.begin()
+                write_rows(directory, settings, rows)
+                progress.advance()
+        write_report(directory, settings, rows)
     return directory
 
 
@@ -60,8 +56,8 @@ def _describe_mask(variants: Sequence[Variant]) -> dict[str, str]:
 
 
 def _measure_all(
-    settings: BenchSettings, variants: Sequence[Variant], rows: Rows, on_model: Callable[[str], object]
-) -> Iterator[Rows]:
+    settings: BenchSettings, variants: Sequence[Variant], rows: BenchRows, on_model: Callable[[str], object]
+) -> Iterator[BenchRows]:
     """All rows after each new one, those of the original first.
 
     Args:
@@ -77,7 +73,7 @@ def _measure_all(
             continue
         on_model(name)
         mask = variant.make_mask(_layout(rows.model), settings.seed) if variant else None
-        with contextlib.closing(run_task(Task(settings, missing, mask))) as replies:
+        with contextlib.closing(run_job(Job(settings, missing, mask))) as replies:
             rows = dataclasses.replace(rows, model=_receive_model(replies, rows, variants))
             for context, measured in _outcomes(replies, missing):
                 rows = rows.add(name, mask, context, measured)
@@ -88,7 +84,7 @@ def _layout(model: Mapping[str, Any]) -> HeadLayout:
     return HeadLayout(tuple(model["units_per_layer"]))
 
 
-def _receive_model(replies: Iterator[Reply], rows: Rows, variants: Sequence[Variant]) -> dict[str, Any]:
+def _receive_model(replies: Iterator[Reply], rows: BenchRows, variants: Sequence[Variant]) -> dict[str, Any]:
     """What the child says the original model is.
 
     Raises:

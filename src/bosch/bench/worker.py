@@ -1,8 +1,7 @@
 """The child process in which one model is measured, so that its peak memory is its own, and so is its death.
 
-On standard input: a `Task` as text. On standard output, a JSON object a line: first `model`, what that is; then
-for each context length a `measurement`; or an `error` that the user can mend.
-"""
+On standard input: a `Job` as text. On standard output, a JSON object a line: first `model`, what that is; then
+for each context length a `measurement`; or an `error` that the user can mend."""
 
 import dataclasses
 import json
@@ -16,38 +15,68 @@ from transformers import PreTrainedModel
 
 from bosch.bench.measure import measure
 from bosch.bench.settings import BenchSettings
-from bosch.bench.task import Task
 from bosch.deploy.hybridize import hybridize
 from bosch.deploy.layers import attention_layers, layout_of
 from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.errors import BoschError
-from bosch.models import load_model, random_model
+from bosch.heads import HeadMask
+from bosch.models.loading import load_model, random_model
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One model, and the context lengths to measure it at.
+
+    Args:
+        settings: of the benchmark.
+        contexts: those that are missing, ascending.
+        mask: of the hybrid; None: the original.
+    """
+
+    settings: BenchSettings
+    contexts: tuple[int, ...]
+    mask: HeadMask | None
+
+    def to_text(self) -> str:
+        """The job as JSON."""
+        mask = self.mask and self.mask.to_json()
+        return json.dumps({"settings": dataclasses.asdict(self.settings), "contexts": self.contexts, "mask": mask})
+
+    @classmethod
+    def from_text(cls, text: str) -> "Job":
+        """The job that `to_text` gave."""
+        data = json.loads(text)
+        settings: dict[str, Any] = {
+            name: tuple(x) if isinstance(x, list) else x for name, x in data["settings"].items()
+        }
+        mask = data["mask"] and HeadMask.from_json(data["mask"])
+        return cls(BenchSettings(**settings), tuple(data["contexts"]), mask)
 
 
 def main() -> None:
-    """Run one task."""
+    """Run one job."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not come between
     try:
-        for reply in work(Task.from_text(sys.stdin.read())):
+        for reply in work(Job.from_text(sys.stdin.read())):
             replies.write(json.dumps(reply) + "\n")
     except BoschError as error:
         replies.write(json.dumps({"error": str(error)}) + "\n")
 
 
-def work(task: Task) -> Iterator[dict[str, Any]]:
+def work(job: Job) -> Iterator[dict[str, Any]]:
     """The replies.
 
     Raises:
         BoschError: the model cannot be had or made a hybrid, or has too few positions.
     """
-    settings = task.settings
+    settings = job.settings
     model = open_model(settings)
     yield {"model": describe(model)}
-    if task.mask is not None:
-        hybridize(model, task.mask)
+    if job.mask is not None:
+        hybridize(model, job.mask)
     options = {"chunk": settings.chunk, "new_tokens": settings.new_tokens, "seed": settings.seed}
-    for measurement in measure(model, task.contexts, **options):
+    for measurement in measure(model, job.contexts, **options):
         yield {"measurement": dataclasses.asdict(measurement)}
 
 

@@ -3,7 +3,7 @@
 from bosch.calibration.examples import Example, ExampleSet
 from bosch.calibration.generator import make_examples
 from bosch.calibration.items import Split
-from bosch.calibration.own import own_examples
-from bosch.calibration.tasks import TASKS, Task
+from bosch.calibration.own import own_examples, pair_examples
+from bosch.calibration.tasks import TASKS, NeedleTask
 
-__all__ = ["TASKS", "Example", "ExampleSet", "Split", "Task", "make_examples", "own_examples"]
+__all__ = ["TASKS", "Example", "ExampleSet", "NeedleTask", "Split", "make_examples", "own_examples", "pair_examples"]

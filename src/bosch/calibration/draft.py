@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bosch.calibration.haystack import NOISE, Segment, cut, insert, prose_segments
 from bosch.calibration.items import Split, draw_items
-from bosch.calibration.tasks import Task
+from bosch.calibration.tasks import NeedleTask
 
 SEPARATORS = {"noise": "\n", "prose": " ", "needles": "\n"}
 """What stands between two segments of a haystack."""
@@ -23,7 +23,7 @@ class Draft:
         sentences: prose to hide needles in.
     """
 
-    def __init__(self, name: str, task: Task, split: Split, depth: float, sentences: Sequence[Segment]) -> None:
+    def __init__(self, name: str, task: NeedleTask, split: Split, depth: float, sentences: Sequence[Segment]) -> None:
         self._name, self._task, self._split, self._sentences = name, task, split, sentences
         pairs = list(itertools.islice(self._pairs(), task.num_keys))
         stream = self._stream("depths")

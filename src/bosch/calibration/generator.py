@@ -4,21 +4,45 @@ import functools
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bosch.calibration.draft import Draft
 from bosch.calibration.examples import Example, ExampleSet
-from bosch.calibration.fitting import largest_fit
 from bosch.calibration.haystack import shipped_prose, split_prose
 from bosch.calibration.items import SPLITS, Split
-from bosch.calibration.tasks import TASKS, Task
+from bosch.calibration.tasks import TASKS, NeedleTask
 from bosch.calibration.tokens import Tokens, check_tokenizer, render, tokenize
+from bosch.common.lookup import lookup
 from bosch.errors import BoschError
-from bosch.registry import lookup
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+def largest_fit(num_tokens: Callable[[int], int], length: int) -> int:
+    """The largest number of units that fits: `num_tokens(n) <= length < num_tokens(n + 1)`.
+
+    Units take about the same number of tokens each, so the search interpolates: some six looks at any length, where
+    halving would take fifteen. Both neighbours are measured in the end, so that the answer is exact.
+
+    Args:
+        num_tokens: tokens of a text with so many units, growing with them by at least one each.
+        length: tokens that may be used; `num_tokens(0)` must fit.
+    """
+    fits, used = 0, num_tokens(0)
+    assert used <= length
+    too_many = length + 1
+    tokens_per_unit = float("inf")
+    while too_many - fits > 1:
+        step = min(max(int((length - used) / tokens_per_unit), 1), too_many - fits - 1)
+        tokens = num_tokens(fits + step)
+        tokens_per_unit = max((tokens - used) / step, 1e-3)  # a unit that merged away must not divide by zero
+        if tokens <= length:
+            fits, used = fits + step, tokens
+        else:
+            too_many = fits + step
+    return fits
 
 
 def make_examples(
@@ -89,8 +113,8 @@ def _check_counts(num_tasks: int, lengths: Sequence[int], num_examples: int) -> 
 
 
 def _plan(
-    tasks: Sequence[Task], lengths: Sequence[int], num_examples: int, rng: random.Random
-) -> Iterator[tuple[Task, int, int, float]]:
+    tasks: Sequence[NeedleTask], lengths: Sequence[int], num_examples: int, rng: random.Random
+) -> Iterator[tuple[NeedleTask, int, int, float]]:
     """Task, length, index within that combination, and depth of each example.
 
     With C combinations of n examples each, the C * n depths are all different and evenly spaced, as are the n of one.
@@ -113,7 +137,7 @@ def _plan(
 
 
 def _make_example(
-    tokenizer: "PreTrainedTokenizerBase", task: Task, draft: Draft, length: int, depth: float, chat: bool
+    tokenizer: "PreTrainedTokenizerBase", task: NeedleTask, draft: Draft, length: int, depth: float, chat: bool
 ) -> Example:
     @functools.cache
     def attempt(num_units: int) -> tuple[str, Tokens]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Literal
 
-from bosch.registry import lookup
+from bosch.common.lookup import lookup
 
 Split = Literal["calibration", "heldout"]
 

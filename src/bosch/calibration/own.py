@@ -1,15 +1,14 @@
 """Examples from a user's own file: pairs of prompt and answer, or a long text of which later tokens are scored."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bosch.calibration.examples import Example, ExampleSet
 from bosch.calibration.items import SPLITS, Split
-from bosch.calibration.tokens import check_tokenizer, tokenize
+from bosch.calibration.tokens import as_chat, check_tokenizer, tokenize
+from bosch.common.files import read_json_lines, read_text, take_fields
 from bosch.errors import BoschError
-from bosch.files import read_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,11 +42,13 @@ def own_examples(
             has no chat template where one is needed.
     """
     check_tokenizer(tokenizer, chat)
-    text = read_text(path, "the examples")
-    if path.suffix == ".jsonl":
-        found = _pairs(tokenizer, path, text, chat)
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        origin = 'expected a file of lines like {"prompt": "...", "answer": "..."}'
+        found = pair_examples(tokenizer, read_json_lines(path, _read_pair, origin=origin), name=path.stem, chat=chat)
+    elif path.suffix.lower() == ".json":
+        raise BoschError(f"{path} is neither JSON lines nor a text; expected one object a line, and the ending .jsonl")
     else:
-        found = _pieces(tokenizer, path.stem, text, lengths, 2 * num_examples)
+        found = _pieces(tokenizer, path.stem, read_text(path, "the examples"), lengths, 2 * num_examples)
     chosen = found[SPLITS[split] :: 2][:num_examples]
     if len(chosen) < num_examples:
         raise BoschError(
@@ -57,32 +58,44 @@ def own_examples(
     return ExampleSet(tuple(chosen), {"file": str(path), "split": split, "chat": chat})
 
 
-def _pairs(tokenizer: "PreTrainedTokenizerBase", path: Path, text: str, chat: bool) -> list[Example]:
-    """One example a line; of lines with the same prompt the first, so that no prompt is in both splits."""
+def pair_examples(
+    tokenizer: "PreTrainedTokenizerBase",
+    pairs: Iterable[tuple[str, str]],
+    *,
+    name: str = "own",
+    chat: bool = False,
+) -> list[Example]:
+    """One example for each pair of prompt and answer; of pairs with the same prompt the first, so that no prompt is in
+    both splits.
+
+    Args:
+        tokenizer: the model's; a fast one.
+        pairs: texts, none of them empty.
+        name: what the task is called.
+        chat: send the prompts through the tokenizer's chat template.
+
+    Raises:
+        BoschError: a pair is not of this form; the tokenizer is not fast or has no chat template where one is needed.
+    """
+    check_tokenizer(tokenizer, chat)
     examples: dict[str, Example] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            pair = json.loads(line)
-            prompt, answer = pair["prompt"], pair["answer"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            prompt = answer = None
-        if not isinstance(prompt, str) or not isinstance(answer, str) or not prompt or not answer:
-            raise BoschError(
-                f'{path}, line {number}: expected an object like {{"prompt": "...", "answer": "..."}}, got {line:.60}'
-            )
+    for number, pair in enumerate(pairs, start=1):
+        texts = list(pair) if isinstance(pair, list | tuple) else []
+        if len(texts) != 2 or not all(isinstance(text, str) and text for text in texts):
+            raise BoschError(f"example {number} must be a prompt and an answer, both texts, got {pair!r:.60}")
+        prompt, answer = texts
         if prompt not in examples:
-            examples[prompt] = _pair(tokenizer, path.stem, prompt, answer, chat)
+            sent = as_chat(tokenizer, prompt) if chat else prompt
+            tokens = tokenize(tokenizer, sent, answer, separator="" if sent[-1].isspace() else " ")
+            examples[prompt] = _example(tokens.ids, tokens.answer_start, name, sent, answer)
     return list(examples.values())
 
 
-def _pair(tokenizer: "PreTrainedTokenizerBase", name: str, prompt: str, answer: str, chat: bool) -> Example:
-    if chat:
-        messages = [{"role": "user", "content": prompt}]
-        prompt = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    tokens = tokenize(tokenizer, prompt, answer, separator="" if prompt[-1].isspace() else " ")
-    return _example(tokens.ids, tokens.answer_start, name, prompt, answer)
+def _read_pair(data: Any) -> tuple[str, str]:
+    fields = take_fields(data, {"prompt": str, "answer": str})
+    if not fields["prompt"] or not fields["answer"]:
+        raise BoschError("prompt and answer must not be empty")
+    return fields["prompt"], fields["answer"]
 
 
 def _pieces(

@@ -9,7 +9,7 @@ from typing import Literal
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class NeedleTask:
     """One variant of the needle-in-a-haystack task.
 
     Args:
@@ -44,14 +44,16 @@ class Task:
         return f"The special magic {self.value.removesuffix('s')} for {key} mentioned in the provided text is"
 
 
-TASKS: Mapping[str, Task] = {
+TASKS: Mapping[str, NeedleTask] = {
     task.name: task
     for task in (
-        Task("niah_single_1", "noise", "words", "numbers"),
-        Task("niah_single_2", "prose", "words", "numbers"),
-        Task("niah_single_3", "prose", "words", "uuids"),
-        Task("niah_multikey_1", "prose", "words", "numbers", num_keys=4),
-        Task("niah_multikey_2", "needles", "words", "numbers"),
-        Task("niah_multikey_3", "needles", "uuids", "uuids"),
+        NeedleTask("niah_single_1", "noise", "words", "numbers"),
+        NeedleTask("niah_single_2", "prose", "words", "numbers"),
+        NeedleTask("niah_single_3", "prose", "words", "uuids"),
+        NeedleTask("niah_multikey_1", "prose", "words", "numbers", num_keys=4),
+        NeedleTask("niah_multikey_2", "needles", "words", "numbers"),
+        NeedleTask("niah_multikey_3", "needles", "uuids", "uuids"),
     )
 }
+
+DEFAULT_TASKS = ("niah_single_1", "niah_single_2", "niah_multikey_1")

@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 from typing import TYPE_CHECKING
 
-from bosch.calibration.tasks import Task
+from bosch.calibration.tasks import NeedleTask
 from bosch.errors import BoschError
 
 if TYPE_CHECKING:
@@ -43,14 +43,32 @@ def check_tokenizer(tokenizer: "PreTrainedTokenizerBase", chat: bool) -> None:
         raise BoschError("chat prompts were asked for, but the tokenizer has no chat template; make plain ones instead")
 
 
-def render(tokenizer: "PreTrainedTokenizerBase", task: Task, context: str, key: str, chat: bool) -> str:
+def render(tokenizer: "PreTrainedTokenizerBase", task: NeedleTask, context: str, key: str, chat: bool) -> str:
     """The prompt as the model is sent it; with and without a chat template it ends with the answer prefix."""
     question, prefix = task.question(context, key), task.answer_prefix(key)
     if not chat:
         return f"{question} {prefix}"
-    messages = [{"role": "user", "content": question}]
-    rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    return f"{rendered}{prefix}"
+    return f"{as_chat(tokenizer, question)}{prefix}"
+
+
+def as_chat(tokenizer: "PreTrainedTokenizerBase", message: str) -> str:
+    """A text as a user's only message, up to where the assistant begins to answer; a thought that the template opens is
+    closed, as an answer of a few dozen tokens has no room for one. The one rendering for calibration, evaluation and
+    training.
+
+    Raises:
+        BoschError: the tokenizer has no chat template, or one whose thought cannot be closed.
+    """
+    check_tokenizer(tokenizer, chat=True)
+    messages = [{"role": "user", "content": message}]
+    # Templates that know no such option pass over it.
+    rendered = str(
+        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, enable_thinking=False)
+    )
+    opened, closed = rendered.rfind("<think>"), rendered.rfind("</think>")
+    if opened > closed and not rendered[opened:].removeprefix("<think>").strip():
+        return f"{rendered.rstrip()}\n\n</think>\n\n"
+    return rendered
 
 
 def tokenize(tokenizer: "PreTrainedTokenizerBase", prompt: str, answer: str, separator: str = " ") -> Tokens:

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bosch.cli.command import Command
+from bosch.cli.parser import Command, add_output
+from bosch.common.options import TRUST_HELP
 from bosch.errors import BoschError
 
 MASK_HELP = "a mask file, or the directory of a finished search"
@@ -13,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One action for each analysis."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     for action in ACTIONS:
-        subparser = actions.add_parser(action.name, help=action.help, description=action.help, example=action.example)
+        subparser = actions.add_parser(action.name, help=action.help, description=action.help, examples=action.examples)
         subparser.set_defaults(run=action.run)
         action.add_arguments(subparser)
 
@@ -25,25 +26,20 @@ def run(_: argparse.Namespace) -> None:
 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("masks", type=Path, nargs="+", metavar="MASK", help=MASK_HELP)
-
-
-def _add_output(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument("--output", type=Path, required=required, metavar="DIR", help="directory for the results")
-    parser.add_argument("--overwrite", action="store_true", help="replace results that are there")
+    parser.add_argument("masks", type=Path, nargs="+", metavar="FILE|RUN", help=MASK_HELP)
 
 
 def _add_overlap(parser: argparse.ArgumentParser) -> None:
     _add_masks(parser)
     help_text = "masks of another model, by the same methods, for the upper triangle"
-    parser.add_argument("--upper", type=Path, nargs="+", default=[], metavar="MASK", help=help_text)
+    parser.add_argument("--upper", type=Path, nargs="+", default=[], metavar="FILE|RUN", help=help_text)
     parser.add_argument("--by-ratio", action="store_true", help="a heat map for each ratio, not one for all masks")
-    _add_output(parser)
+    add_output(parser)
 
 
 def _overlap(arguments: argparse.Namespace) -> None:
-    from bosch.analysis.masks import load_masks
-    from bosch.analysis.reports.overlap import write_overlap
+    from bosch.analysis.overlap import write_overlap
+    from bosch.runs import load_masks
 
     table = write_overlap(
         load_masks(arguments.masks),
@@ -57,12 +53,12 @@ def _overlap(arguments: argparse.Namespace) -> None:
 
 def _add_turnover(parser: argparse.ArgumentParser) -> None:
     _add_masks(parser)
-    _add_output(parser, required=False)
+    add_output(parser, required=False)
 
 
 def _turnover(arguments: argparse.Namespace) -> None:
-    from bosch.analysis.masks import load_masks
-    from bosch.analysis.reports.turnover import measure_turnover, turnover_table, write_turnover
+    from bosch.analysis.turnover import measure_turnover, turnover_table, write_turnover
+    from bosch.runs import load_masks
 
     found = measure_turnover(load_masks(arguments.masks))
     if arguments.output:
@@ -74,16 +70,14 @@ def _add_replacement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("smaller", type=Path, metavar="RUN_SMALL", help="a finished search")
     larger_help = "one at a larger ratio, of the same model and window; its held-out set is used"
     parser.add_argument("larger", type=Path, metavar="RUN_LARGE", help=larger_help)
-    parser.add_argument("--seeds", type=int, default=3, metavar="SEEDS", help="random choices to score (default: 3)")
-    parser.add_argument(
-        "--trust-remote-code", action="store_true", help="let the checkpoint run Python code of its own"
-    )
-    _add_output(parser)
+    parser.add_argument("--seeds", type=int, default=3, metavar="INT", help="random choices to score (default: 3)")
+    parser.add_argument("--trust-remote-code", action="store_true", help=TRUST_HELP)
+    add_output(parser)
 
 
 def _replacement(arguments: argparse.Namespace) -> None:
-    from bosch.analysis.replacement_run import replacement_table, run_replacement
-    from bosch.files import read_json
+    from bosch.common.files import read_json
+    from bosch.experiments.replacement import replacement_table, run_replacement
 
     directory = run_replacement(
         arguments.smaller,
@@ -98,8 +92,8 @@ def _replacement(arguments: argparse.Namespace) -> None:
 
 
 def _units(arguments: argparse.Namespace) -> None:
-    from bosch.analysis.masks import load_masks, name_masks
-    from bosch.analysis.reports.units import write_units
+    from bosch.analysis.units import write_units
+    from bosch.runs import load_masks, name_masks
 
     masks = name_masks(load_masks(arguments.masks))
     table = write_units(masks, arguments.output, overwrite=arguments.overwrite)
@@ -108,21 +102,20 @@ def _units(arguments: argparse.Namespace) -> None:
 
 def _add_units(parser: argparse.ArgumentParser) -> None:
     _add_masks(parser)
-    _add_output(parser)
+    add_output(parser)
 
 
 def _add_locality(parser: argparse.ArgumentParser) -> None:
     scores_help = "a file of the folder unit_scores of a search or a comparison"
     parser.add_argument("scores", type=Path, metavar="UNIT_SCORES", help=scores_help)
-    parser.add_argument("mask", type=Path, metavar="MASK", help=MASK_HELP)
-    _add_output(parser)
+    parser.add_argument("mask", type=Path, metavar="FILE|RUN", help=MASK_HELP)
+    add_output(parser)
 
 
 def _locality(arguments: argparse.Namespace) -> None:
-    from bosch.analysis.locality import LocalityChoice
-    from bosch.analysis.masks import load_mask
-    from bosch.analysis.reports.locality import write_locality
-    from bosch.analysis.unit_scores import load_scores_for
+    from bosch.analysis.locality import LocalityChoice, write_locality
+    from bosch.runs import load_mask
+    from bosch.selectors.unit_scores import load_scores_for
 
     choice = load_mask(arguments.mask)
     found = LocalityChoice(load_scores_for(arguments.scores, choice), choice.mask)
@@ -134,12 +127,11 @@ def _locality(arguments: argparse.Namespace) -> None:
 def _add_curves(parser: argparse.ArgumentParser) -> None:
     help_text = "the directory of a training with evaluations, finished or not"
     parser.add_argument("trainings", type=Path, nargs="+", metavar="TRAINING", help=help_text)
-    _add_output(parser)
+    add_output(parser)
 
 
 def _curves(arguments: argparse.Namespace) -> None:
-    from bosch.analysis.curves import load_curves
-    from bosch.analysis.reports.curves import write_curves
+    from bosch.training.curves import load_curves, write_curves
 
     table = write_curves(load_curves(arguments.trainings), arguments.output, overwrite=arguments.overwrite)
     print(f"{table}\n\ncurves: {arguments.output / 'curves.png'}")
@@ -149,42 +141,42 @@ ACTIONS = (
     Command(
         name="overlap",
         help="Jaccard distances between masks, as a table and a heat map.",
-        example="bosch analyze overlap runs/dcam runs/razor runs/bosch --output runs/overlap",
+        examples=("bosch analyze overlap runs/dcam runs/razor runs/bosch --output runs/overlap",),
         add_arguments=_add_overlap,
         run=_overlap,
     ),
     Command(
         name="turnover",
         help="Share of the sliding units that do not slide any more at the next larger ratio.",
-        example="bosch analyze turnover runs/bosch-0.25 runs/bosch-0.5 runs/bosch-0.75",
+        examples=("bosch analyze turnover runs/bosch-0.25 runs/bosch-0.5 runs/bosch-0.75",),
         add_arguments=_add_turnover,
         run=_turnover,
     ),
     Command(
         name="replacement",
         help="Put units that departed between two ratios back, for random ones, and score that on the held-out set.",
-        example="bosch analyze replacement runs/bosch-0.5 runs/bosch-0.75 --output runs/replacement",
+        examples=("bosch analyze replacement runs/bosch-0.5 runs/bosch-0.75 --output runs/replacement",),
         add_arguments=_add_replacement,
         run=_replacement,
     ),
     Command(
         name="units",
         help="Which layers and units each mask localizes, as a table and two maps.",
-        example="bosch analyze units runs/dcam runs/razor runs/bosch --output runs/units",
+        examples=("bosch analyze units runs/dcam runs/razor runs/bosch --output runs/units",),
         add_arguments=_add_units,
         run=_units,
     ),
     Command(
         name="locality",
         help="How local each unit looks to a static method, against whether a mask localizes it.",
-        example="bosch analyze locality runs/dcam/unit_scores/dcam.json runs/bosch --output runs/locality",
+        examples=("bosch analyze locality runs/dcam/unit_scores/dcam.json runs/bosch --output runs/locality",),
         add_arguments=_add_locality,
         run=_locality,
     ),
     Command(
         name="curves",
         help="Held-out scores of trainings against tokens, a line each, and those of the original.",
-        example="bosch analyze curves runs/trained-bosch runs/trained-intr --output runs/curves",
+        examples=("bosch analyze curves runs/trained-bosch runs/trained-intr --output runs/curves",),
         add_arguments=_add_curves,
         run=_curves,
     ),
@@ -193,7 +185,7 @@ ACTIONS = (
 COMMAND = Command(
     name="analyze",
     help="Compare masks, what they share and what that says; and trainings.",
-    example=ACTIONS[0].example,
+    examples=(*ACTIONS[0].examples, *ACTIONS[1].examples),
     add_arguments=add_arguments,
     run=run,
 )

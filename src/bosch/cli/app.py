@@ -42,13 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> Parser:
-    parser = Parser(prog="bosch", description=bosch.__doc__, example="bosch models")
+    parser = Parser(prog="bosch", description=bosch.__doc__, examples=["bosch models"])
     parser.add_argument("--version", action="version", version=f"bosch {bosch.__version__}")
     parser.set_defaults(run=lambda _: parser.print_help())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         subparser = commands.add_parser(
-            command.name, help=command.help, description=command.help, example=command.example
+            command.name, help=command.help, description=command.help, examples=command.examples
         )
         subparser.set_defaults(run=command.run)
         command.add_arguments(subparser)

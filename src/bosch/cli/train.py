@@ -3,36 +3,42 @@
 import argparse
 from pathlib import Path
 
-from bosch.cli.command import Command
-from bosch.cli.options import add_settings, given_settings
+from bosch.cli.parser import Command, add_settings, given
+from bosch.common.options import make_settings
 from bosch.training.settings import PretrainSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The hybrid, and one option for each field of the settings."""
     parser.add_argument(
-        "target", metavar="RUN_OR_EXPORT", type=Path, help="the directory of a search, or of an exported hybrid"
+        "target", metavar="RUN|EXPORT", type=Path, help="the directory of a search, or of an exported hybrid"
     )
-    add_settings(parser, PretrainSettings)
+    add_settings(parser, PretrainSettings, "texts", "tokens")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, then say where the last checkpoint is."""
-    settings = given_settings(arguments, PretrainSettings)
+    options = given(arguments, PretrainSettings)
+    output, overwrite = options.pop("output"), options.pop("overwrite")
+    settings = make_settings(PretrainSettings, options)
     from accelerate import PartialState
 
     from bosch.training.pretraining import pretrain
 
-    checkpoint = pretrain(arguments.target, settings, arguments.output, overwrite=arguments.overwrite)
+    checkpoint = pretrain(arguments.target, settings, output, overwrite=overwrite)
     if PartialState().is_main_process:
-        print(f"log: {arguments.output / 'log.jsonl'}\ncheckpoint: {checkpoint}")
+        print(f"log: {output / 'log.jsonl'}\ncheckpoint: {checkpoint}")
 
 
 COMMAND = Command(
     name="train",
     help="Train a hybrid further, to recover what it lost.",
-    example="bosch train runs/demo --data books,needles --tokens 400000 --tokens-per-step 8192 --sequence-length 512 "
-    "--eval-every 100000 --output runs/trained",
+    examples=(
+        "bosch train runs/demo --texts books,needles --tokens 400000 --tokens-per-step 8192 --sequence-length 512 "
+        "--eval-every 100000 --output runs/trained",
+        "accelerate launch -m bosch train smollm2-hybrid --texts books --tokens 1000000 --tokens-per-step 65536 "
+        "--sequence-length 4096 --lora-rank 16 --output runs/adapted",
+    ),
     add_arguments=add_arguments,
     run=run,
 )

@@ -3,8 +3,7 @@
 Importing this lets `AutoModelForCausalLM.from_pretrained` load exported hybrids.
 """
 
-from bosch.deploy.auto_classes import register_auto_classes
-from bosch.deploy.hybridize import hybridize, mask_of, restore_full_attention
+from bosch.deploy.hybridize import hybridize, mask_of, register_auto_classes, restore_full_attention
 from bosch.deploy.modeling_bosch import BoschCache
 
 __all__ = ["BoschCache", "hybridize", "mask_of", "restore_full_attention"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bosch.deploy.hybridize import base_class
 from bosch.deploy.recipe import Recipe
-from bosch.search.report.run_report import score_table
+from bosch.runs import score_table
 
 if TYPE_CHECKING:
     from bosch.deploy.modeling_bosch import BoschMixin
@@ -33,7 +33,8 @@ def model_card(recipe: Recipe, model: "BoschMixin", training: Mapping[str, Any] 
         model: the hybrid.
         training: the settings it was trained with; None where its weights are the original's.
     """
-    settings = recipe.provenance.get("settings", {})
+    settings = recipe.provenance.get("settings")
+    settings = settings if isinstance(settings, dict) else {}
     return "\n".join(
         [
             *_header(recipe),
@@ -70,7 +71,9 @@ def _description(recipe: Recipe, settings: dict[str, Any], training: Mapping[str
     mask = recipe.mask
     full, units = mask.layout.num_units - mask.num_localized, mask.layout.num_units
     sinks = f" and the first {mask.sinks} of the sequence" if mask.sinks else ""
-    chosen = f", chosen by `{settings['method']}` (objective `{settings['objective']}`)" if "method" in settings else ""
+    chosen = (
+        f", chosen by `{settings['method']}` (objective `{settings.get('objective')}`)" if "method" in settings else ""
+    )
     trained = "The weights were trained further as this hybrid" if training else "No weight was trained"
     sliding = collections.Counter(mask.window_of(layer) for layer, _ in mask.localized)
     held = "".join(f" + {count} x min(T, {window + mask.sinks})" for window, count in sorted(sliding.items()))

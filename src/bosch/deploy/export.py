@@ -1,5 +1,6 @@
 """A hybrid as a checkpoint directory that any tool of the ecosystem loads; written whole, or not at all."""
 
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from bosch.common.files import read_json, write_text
+from bosch.common.options import check_yarn
+from bosch.common.output import make_directory
+from bosch.common.provenance import provenance
+from bosch.deploy import modeling_bosch
 from bosch.deploy.card import model_card
-from bosch.deploy.hybridize import hybridize
+from bosch.deploy.hybridize import base_class, hybridize, mask_of
 from bosch.deploy.recipe import Recipe, load_original
 from bosch.errors import BoschError
-from bosch.experiment.directory import make_directory
-from bosch.files import read_json, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -23,7 +27,13 @@ if TYPE_CHECKING:
 
 
 def export(
-    recipe: Recipe, output: Path, *, overwrite: bool = False, max_shard_size: str = "5GB", yarn: float | None = None
+    recipe: Recipe,
+    output: Path,
+    *,
+    overwrite: bool = False,
+    max_shard_size: str = "5GB",
+    yarn: float | None = None,
+    trust_remote_code: bool = False,
 ) -> None:
     """Make a hybrid and write it, in the dtype of the original checkpoint.
 
@@ -33,28 +43,50 @@ def export(
         overwrite: replace an exported directory that is there; anything else is refused even so.
         max_shard_size: of one safetensors file, such as "5GB" or "500MB".
         yarn: the factor by which positions are extended in the config; None = as in the search.
+        trust_remote_code: let the original checkpoint bring Python code of its own.
 
     Raises:
         BoschError: the output is taken or cannot be written, the model cannot be loaded, or the mask is not for it.
             The output is then as it was.
     """
+    check_options(max_shard_size, yarn)
     _check_output(output, overwrite)
-    model, tokenizer = load_original(recipe, dtype="checkpoint", device="cpu", yarn=yarn)
-    write_checkpoint(hybridize(model, recipe.mask), tokenizer, recipe, output, overwrite, max_shard_size)
+    model, tokenizer = load_original(
+        recipe, dtype="checkpoint", device="cpu", yarn=yarn, trust_remote_code=trust_remote_code
+    )
+    hybrid = hybridize(model, recipe.mask)
+    with _replacing(output) as directory:
+        write_files(hybrid, tokenizer, recipe, directory, max_shard_size=max_shard_size)
 
 
-def write_checkpoint(
-    model: "BoschMixin",
+def export_hybrid(
+    hybrid: "BoschMixin",
     tokenizer: "PreTrainedTokenizerBase",
-    recipe: Recipe,
     output: Path,
+    *,
     overwrite: bool = False,
     max_shard_size: str = "5GB",
 ) -> None:
-    """Write a hybrid with its tokenizer, card, mask and the code that runs it; arguments and errors as for `export`."""
+    """Write a live hybrid, in the dtype that it has; arguments and errors as for `export`."""
+    check_options(max_shard_size, None)
     _check_output(output, overwrite)
+    if not isinstance(hybrid, modeling_bosch.BoschMixin):
+        raise BoschError(f"{type(hybrid).__name__} is no hybrid; expected what hybridize() gave")
+    name = str(hybrid.name_or_path or base_class(hybrid).__name__)
+    recipe = Recipe(name, mask_of(hybrid.config), {"model": name, **provenance()})
     with _replacing(output) as directory:
-        write_files(model, tokenizer, recipe, directory, max_shard_size=max_shard_size)
+        write_files(hybrid, tokenizer, recipe, directory, max_shard_size=max_shard_size)
+
+
+def check_options(max_shard_size: str, yarn: float | None) -> None:
+    """Refuse what no export can be made with.
+
+    Raises:
+        BoschError: with the value.
+    """
+    if not isinstance(max_shard_size, str) or not re.fullmatch(r"[1-9]\d*[KMG]B", max_shard_size):
+        raise BoschError(f"max_shard_size must be a number and KB, MB or GB, got {max_shard_size!r}")
+    check_yarn(yarn)
 
 
 def write_files(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bosch.common.files import read_json_lines, take_fields
 from bosch.errors import BoschError
-from bosch.evaluation.jsonlines import read_json_lines, take_fields
 
 NAME = "gsm8k"
 NUM_SHOTS = 5

@@ -11,15 +11,15 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from bosch.deploy.passes import rows_that_fit
+from bosch.common.files import read_json, write_json
+from bosch.common.lookup import import_extra
+from bosch.deploy.forward import rows_that_fit
 from bosch.errors import BoschError
 from bosch.evaluation import gsm8k
 from bosch.evaluation.generation import context_length
 from bosch.evaluation.needles import GENERATED
-from bosch.evaluation.part import SCORE, Part, Subject
+from bosch.evaluation.part import SCORE, LoadedModel, Part
 from bosch.evaluation.settings import GROUPS, EvalSettings
-from bosch.extras import import_extra
-from bosch.files import read_json, write_json
 
 GROUP = "lm-eval"
 """What tasks are reported with that are none of the paper's."""
@@ -56,11 +56,11 @@ def harness_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[Part
 
 
 def _needle_part(task: str, length: int, settings: EvalSettings) -> Part:
-    def measure(subject: Subject) -> Mapping[str, Any]:
-        _check_eos(subject.tokenizer, task)
-        with _plain_copy(subject.tokenizer) as path:
+    def measure(loaded: LoadedModel) -> Mapping[str, Any]:
+        _check_eos(loaded.tokenizer, task)
+        with _plain_copy(loaded.tokenizer) as path:
             manager = _manager_of("ruler", {"max_seq_lengths": [length], "tokenizer": str(path)})
-            found = _evaluate(subject, task, manager, settings)
+            found = _evaluate(loaded, task, manager, settings)
         return {**found, "scores": {GENERATED: found["scores"][f"{length},none"]}}
 
     return Part("niah", task, length, length, 0, measure)
@@ -69,16 +69,16 @@ def _needle_part(task: str, length: int, settings: EvalSettings) -> Part:
 def _paper_part(task: str, name: str, settings: EvalSettings) -> Part:
     folder, score = ("gsm8k", STRICT) if task == gsm8k.NAME else ("longbench", "score,none")
 
-    def measure(subject: Subject) -> Mapping[str, Any]:
-        _check_eos(subject.tokenizer, task)
-        found = _evaluate(subject, name, _manager_of(folder, {}), settings)
+    def measure(loaded: LoadedModel) -> Mapping[str, Any]:
+        _check_eos(loaded.tokenizer, task)
+        found = _evaluate(loaded, name, _manager_of(folder, {}), settings)
         return {**found, "scores": {SCORE: found["scores"][score]}}
 
     return Part("longbench", task, None, 0, 0, measure)
 
 
 def _other_part(task: str, manager: Any, settings: EvalSettings) -> Part:
-    return Part(GROUP, task, None, 0, 0, lambda subject: _evaluate(subject, task, manager, settings))
+    return Part(GROUP, task, None, 0, 0, lambda loaded: _evaluate(loaded, task, manager, settings))
 
 
 def _check_eos(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
@@ -86,19 +86,19 @@ def _check_eos(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
         raise BoschError(f"lm-eval ends the answers of {task} at the EOS, and this tokenizer has none")
 
 
-def _evaluate(subject: Subject, name: str, manager: Any, settings: EvalSettings) -> dict[str, Any]:
+def _evaluate(loaded: LoadedModel, name: str, manager: Any, settings: EvalSettings) -> dict[str, Any]:
     """`scores`, `num_examples` and `is_limited`, as in a row. The scores are called as lm-eval calls them, with the
     task's name before them where there are several tasks."""
     lm_eval, huggingface = (
         import_extra("lm_eval", "--harness", "eval"),
         import_extra("lm_eval.models.huggingface", "--harness", "eval"),
     )
-    positions = context_length(subject.model)
+    positions = context_length(loaded.model)
     with contextlib.redirect_stdout(sys.stderr), _harness_errors(name):
         batch_size = rows_that_fit(positions or settings.batch_tokens, settings.batch_tokens)
         found = lm_eval.simple_evaluate(
             huggingface.HFLM(
-                pretrained=subject.model, tokenizer=subject.tokenizer, backend="causal", batch_size=batch_size
+                pretrained=loaded.model, tokenizer=loaded.tokenizer, backend="causal", batch_size=batch_size
             ),
             tasks=[name],
             task_manager=manager,
@@ -183,6 +183,7 @@ def _harness_errors(name: str) -> Iterator[None]:
     except (OSError, ImportError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BoschError(
-            f"lm-eval cannot run {name}: {reason}; expected its data to be had from the hub, or local files as --data "
+            f"lm-eval cannot run {name}: {reason}; expected its data to be had from the hub, or local files as --benchmarks "
+            ""
             "without --harness"
         ) from error

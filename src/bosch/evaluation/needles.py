@@ -9,11 +9,11 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bosch.calibration import Example, make_examples
-from bosch.deploy.passes import predict, rows_that_fit
+from bosch.deploy.forward import predict, rows_that_fit
 from bosch.evaluation.generation import generate_answers
 from bosch.evaluation.prompts import encode
 from bosch.evaluation.settings import EvalSettings
-from bosch.objective import Score
+from bosch.scoring.objective import Score
 
 TEACHER_FORCED, GENERATED, NLL = "accuracy", "generated", "nll"
 """Scores: the share of examples whose answer tokens are all the likeliest; the share whose generated text holds the

@@ -6,13 +6,14 @@ from statistics import fmean
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from bosch.calibration.tokens import as_chat
+from bosch.common.lookup import lookup
 from bosch.errors import BoschError
 from bosch.evaluation import gsm8k, longbench
 from bosch.evaluation.generation import context_length, generate_answers
 from bosch.evaluation.metrics import strict_number
-from bosch.evaluation.prompts import as_chat, cut_middle
+from bosch.evaluation.prompts import cut_middle
 from bosch.evaluation.results import TaskResult
-from bosch.registry import lookup
 
 
 def evaluate_longbench(

@@ -6,16 +6,16 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from bosch.common.progress import Progress
 from bosch.errors import BoschError
 from bosch.evaluation.generation import context_length
-from bosch.experiment.progress import Progress
 
 SCORE = "score"
 """The score of a task that has one."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
+class LoadedModel:
     """What is measured: a loaded model.
 
     Args:
@@ -60,7 +60,7 @@ class Part:
     length: int | None
     num_positions: int
     num_examples: int
-    measure: Callable[[Subject], Mapping[str, Any]]
+    measure: Callable[[LoadedModel], Mapping[str, Any]]
 
     @property
     def name(self) -> str:

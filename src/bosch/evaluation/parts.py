@@ -1,30 +1,39 @@
 """The parts of an evaluation: from what was asked for to what is measured."""
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bosch.deploy.passes import rows_that_fit
+from bosch.calibration import ExampleSet, own_examples
+from bosch.common.files import read_text
+from bosch.common.options import read_haystack
+from bosch.deploy.forward import rows_that_fit
 from bosch.evaluation import gsm8k, longbench
 from bosch.evaluation.harness import harness_parts
-from bosch.evaluation.needles import measure_needles
+from bosch.evaluation.needles import NLL, TEACHER_FORCED, measure_needles, score_answers
 from bosch.evaluation.offline import evaluate_gsm8k, evaluate_longbench
-from bosch.evaluation.part import SCORE, Part, Subject
+from bosch.evaluation.part import SCORE, LoadedModel, Part
 from bosch.evaluation.perplexity import measure_perplexity
 from bosch.evaluation.results import TaskResult
-from bosch.evaluation.settings import GROUPS, PERPLEXITY, EvalSettings
-from bosch.experiment.settings import read_haystack
-from bosch.files import read_text
+from bosch.evaluation.settings import GROUPS, OWN, PERPLEXITY, EvalSettings
 
 
-def make_parts(settings: EvalSettings) -> tuple[Part, ...]:
+def make_parts(settings: EvalSettings, own: ExampleSet | None = None) -> tuple[Part, ...]:
     """The parts, in the order of the tasks, and a task's lengths beside each other.
+
+    Args:
+        settings: of the evaluation.
+        own: examples for the task own, in place of a file.
 
     Raises:
         BoschError: data is missing or not as published, or a library that its score needs is not installed; before
             anything is measured.
     """
-    makers: dict[str, Callable[[Sequence[str], EvalSettings], Iterator[Part]]] = {PERPLEXITY: _perplexity_parts}
+    makers: dict[str, Callable[[Sequence[str], EvalSettings], Iterator[Part]]] = {
+        PERPLEXITY: _perplexity_parts,
+        OWN: functools.partial(_own_parts, own=own),
+    }
     if not settings.harness:
         makers |= {"niah": _needle_parts, "longbench": _longbench_parts, gsm8k.NAME: _gsm8k_parts}
     parts: list[Part] = []
@@ -40,9 +49,9 @@ def _needle_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[Part
     haystack = read_haystack(settings.haystack)
 
     def make(task: str, length: int) -> Part:
-        def measure(subject: Subject) -> Mapping[str, Any]:
+        def measure(loaded: LoadedModel) -> Mapping[str, Any]:
             return measure_needles(
-                subject.model, subject.tokenizer, task, length, settings, haystack, subject.progress.advance
+                loaded.model, loaded.tokenizer, task, length, settings, haystack, loaded.progress.advance
             )
 
         positions = length + (settings.new_tokens if settings.generate else 0)
@@ -58,9 +67,9 @@ def _longbench_parts(tasks: Sequence[str], settings: EvalSettings) -> Iterator[P
         longbench.TASKS[name].score("", first)
 
     def make(task: str) -> Part:
-        def measure(subject: Subject) -> Mapping[str, Any]:
+        def measure(loaded: LoadedModel) -> Mapping[str, Any]:
             options: dict[str, Any] = {"chat": settings.chat, "limit": settings.limit}
-            return _as_row(evaluate_longbench(subject.model, subject.tokenizer, directory, task, **options))
+            return _as_row(evaluate_longbench(loaded.model, loaded.tokenizer, directory, task, **options))
 
         return Part("longbench", task, None, 0, 0, measure)
 
@@ -72,11 +81,25 @@ def _gsm8k_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
     gsm8k.make_prompts(gsm8k.read_problems(directory, 1), gsm8k.read_training_problems(directory))
     batch_size = rows_that_fit(gsm8k.PROMPT_TOKENS, settings.batch_tokens)
 
-    def measure(subject: Subject) -> Mapping[str, Any]:
+    def measure(loaded: LoadedModel) -> Mapping[str, Any]:
         options: dict[str, Any] = {"limit": settings.limit, "batch_size": batch_size}
-        return _as_row(evaluate_gsm8k(subject.model, subject.tokenizer, directory, **options))
+        return _as_row(evaluate_gsm8k(loaded.model, loaded.tokenizer, directory, **options))
 
     return iter([Part("longbench", gsm8k.NAME, None, 0, 0, measure)])
+
+
+def _own_parts(_: Sequence[str], settings: EvalSettings, own: ExampleSet | None) -> Iterator[Part]:
+    def measure(loaded: LoadedModel) -> Mapping[str, Any]:
+        examples = own
+        if examples is None:
+            assert settings.data is not None
+            options: dict[str, Any] = {"lengths": settings.lengths, "split": "heldout", "chat": settings.chat}
+            examples = own_examples(loaded.tokenizer, Path(settings.data), num_examples=settings.examples, **options)
+        loaded.check_length(max(len(example.input_ids) for example in examples))
+        score = score_answers(loaded.model, list(examples), settings.batch_tokens, loaded.progress.advance)
+        return {"scores": {TEACHER_FORCED: score.accuracy, NLL: score.nll}, "num_examples": len(examples)}
+
+    return iter([Part(OWN, OWN, None, 0, len(own) if own else settings.examples, measure)])
 
 
 def _perplexity_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part]:
@@ -84,9 +107,9 @@ def _perplexity_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part
     text = read_text(Path(settings.text), "the text")
 
     def make(length: int) -> Part:
-        def measure(subject: Subject) -> Mapping[str, Any]:
-            model, tokenizer, num = subject.model, subject.tokenizer, settings.examples
-            advance = subject.progress.advance
+        def measure(loaded: LoadedModel) -> Mapping[str, Any]:
+            model, tokenizer, num = loaded.model, loaded.tokenizer, settings.examples
+            advance = loaded.progress.advance
             return measure_perplexity(model, tokenizer, text, length, num, settings.batch_tokens, advance)
 
         return Part(PERPLEXITY, PERPLEXITY, length, length, settings.examples, measure)
@@ -95,8 +118,8 @@ def _perplexity_parts(_: Sequence[str], settings: EvalSettings) -> Iterator[Part
 
 
 def _data(settings: EvalSettings) -> Path:
-    assert settings.data is not None
-    return Path(settings.data)
+    assert settings.benchmarks is not None
+    return Path(settings.benchmarks)
 
 
 def _as_row(result: TaskResult) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bosch.deploy.passes import predict, rows_that_fit
+from bosch.deploy.forward import predict, rows_that_fit
 from bosch.errors import BoschError
 from bosch.evaluation.prompts import encode
 

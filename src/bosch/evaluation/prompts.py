@@ -19,21 +19,6 @@ def encode(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> list[int]:
     return ids
 
 
-def as_chat(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
-    """The prompt as a user's only message, up to where the assistant begins to answer.
-
-    Raises:
-        BoschError: the tokenizer has no chat template.
-    """
-    if not tokenizer.chat_template:
-        raise BoschError("chat prompts were asked for, but the tokenizer has no chat template; make plain ones instead")
-    messages = [{"role": "user", "content": prompt}]
-    # An answer of a few dozen tokens has no room for thinking; templates that know no such option pass over it.
-    return str(
-        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, enable_thinking=False)
-    )
-
-
 def cut_middle(
     tokenizer: "PreTrainedTokenizerBase",
     prompt: str,

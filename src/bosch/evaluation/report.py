@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 
-from bosch.evaluation.directory import EvalDirectory
+from bosch.common.files import read_json, write_text
+from bosch.common.tables import text_table, wilson
 from bosch.evaluation.harness import GROUP as HARNESS
-from bosch.evaluation.needle_report import by_target, needle_tables
+from bosch.evaluation.needle_report import by_target, draw_needles, needle_tables
+from bosch.evaluation.needles import NLL, TEACHER_FORCED
 from bosch.evaluation.part import SCORE
 from bosch.evaluation.perplexity import bucket_names
-from bosch.evaluation.pictures import draw_needles
-from bosch.evaluation.results import SuiteResult, TaskResult
-from bosch.evaluation.rows import Row, Rows
-from bosch.evaluation.settings import PERPLEXITY, EvalSettings
-from bosch.evaluation.suites import LONGBENCH
-from bosch.evaluation.tables import LIMITED_NOTE, to_markdown
-from bosch.files import read_json, write_text
-from bosch.tables import text_table
+from bosch.evaluation.results import LIMITED_NOTE, LONGBENCH, SuiteResult, TaskResult, to_markdown
+from bosch.evaluation.rows import EvalDirectory, EvalRows, Row
+from bosch.evaluation.settings import OWN, PERPLEXITY, EvalSettings
 
 
-def write_report(directory: EvalDirectory, settings: EvalSettings, rows: Rows) -> None:
+def write_report(directory: EvalDirectory, settings: EvalSettings, rows: EvalRows) -> None:
     """Write `rows.csv`, `report.md` and the pictures.
 
     Args:
@@ -42,18 +39,19 @@ def write_report(directory: EvalDirectory, settings: EvalSettings, rows: Rows) -
     write_text(directory.report, "\n".join(lines).rstrip() + "\n")
 
 
-def evaluated(rows: Rows) -> list[str]:
+def evaluated(rows: EvalRows) -> list[str]:
     """The tables of every group that there is."""
     tables = (
         needle_tables(rows),
         _longbench(rows),
         _perplexity(rows.of(PERPLEXITY)),
+        _own(rows.of(OWN)),
         _harness(rows.of(HARNESS)),
     )
     return [line for lines in tables for line in lines]
 
 
-def _models(rows: Rows) -> list[str]:
+def _models(rows: EvalRows) -> list[str]:
     header = ["model", "class", "sliding", "window", "sinks", "positions", "dtype"]
     cells = [
         [name, one["class"], *(_shown(one[key]) for key in ("ratio", "window", "sinks", "positions")), one["dtype"]]
@@ -66,7 +64,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else str(value)
 
 
-def _longbench(rows: Rows) -> list[str]:
+def _longbench(rows: EvalRows) -> list[str]:
     found = rows.of("longbench")
     if not found:
         return []
@@ -93,6 +91,19 @@ def _perplexity(rows: Sequence[Row]) -> list[str]:
         title = f"## NLL of {found[0].num_examples} texts of {length} tokens, nats a token, by position"
         lines += [title, "", *text_table(["model", "all", *buckets], cells), ""]
     return lines
+
+
+def _own(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return []
+    cells = []
+    for row in rows:
+        low, high = wilson(row.scores[TEACHER_FORCED], row.num_examples)
+        cells.append(
+            [row.target, f"{row.scores[TEACHER_FORCED]:.2f}", f"{low:.2f}-{high:.2f}", f"{row.scores[NLL]:.3f}"]
+        )
+    title = f"## Your own {rows[0].num_examples} examples"
+    return [title, "", *text_table(["model", "accuracy", "95 %", "NLL"], cells), ""]
 
 
 def _harness(rows: Sequence[Row]) -> list[str]:

@@ -7,8 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bosch.common.files import read_json, write_json
+from bosch.common.output import RowsDirectory
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalDirectory(RowsDirectory):
+    """Where an evaluation keeps everything it makes."""
+
+    schema = "bosch.eval/1"
+    called = "evaluation"
+    results = ("report.md", "eval-*.png", "eval-*.svg", "rows.csv", "rows.json")
+    resources = frozenset({"batch_tokens"})
+    renamed = {"data": "benchmarks"}  # noqa: RUF012 - nobody writes to it
+
 
 ROWS_SCHEMA = "bosch.eval-rows/1"
 
@@ -39,7 +52,7 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class EvalRows:
     """All rows, and what is known of each model.
 
     Args:
@@ -54,11 +67,11 @@ class Rows:
         """Whether this was measured."""
         return any((row.target, row.task, row.length) == (target, task, length) for row in self.rows)
 
-    def add(self, row: Row) -> "Rows":
+    def add(self, row: Row) -> "EvalRows":
         """With one more row."""
         return dataclasses.replace(self, rows=(*self.rows, row))
 
-    def describe(self, target: str, facts: Mapping[str, Any]) -> "Rows":
+    def describe(self, target: str, facts: Mapping[str, Any]) -> "EvalRows":
         """With the facts of a model.
 
         Raises:
@@ -86,7 +99,7 @@ class Rows:
         write_json(path, {"schema": ROWS_SCHEMA, "models": self.models, "rows": rows})
 
     @classmethod
-    def load(cls, path: Path) -> "Rows":
+    def load(cls, path: Path) -> "EvalRows":
         """What `save` wrote; no rows where there is no file.
 
         Raises:
@@ -94,8 +107,8 @@ class Rows:
         """
         if not path.exists():
             return cls()
+        data = read_json(path)
         try:
-            data = read_json(path)
             if data["schema"] != ROWS_SCHEMA:
                 raise BoschError(f"expected the schema {ROWS_SCHEMA!r}, found {data['schema']!r}")
             rows = tuple(Row(**{**row, "examples": tuple(row["examples"])}) for row in data["rows"])

@@ -1,41 +1,98 @@
 """The models of an evaluation: what the user named, with the masks and at the windows that were asked for."""
 
 import collections
+import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bosch.analysis.masks import load_masks, name_masks
+from bosch.common.provenance import model_hash
+from bosch.decoder import Decoder, modes_kept
 from bosch.deploy.hybridize import mask_of, set_window
 from bosch.deploy.modeling_bosch import BoschMixin
-from bosch.deploy.opening import read_target
-from bosch.deploy.recipe import Recipe
+from bosch.deploy.recipe import Recipe, open_target, read_target
 from bosch.errors import BoschError
 from bosch.evaluation.generation import context_length
 from bosch.evaluation.settings import EvalSettings
-from bosch.packaged import MODELS
-from bosch.provenance import model_hash
+from bosch.heads import HeadMask
+from bosch.models.packaged import MODELS
+from bosch.runs import load_masks, name_masks
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A model that is loaded already, and the masks to be evaluated beside it.
+
+    Args:
+        model: in whatever dtype and wherever it is; it is left as it was.
+        tokenizer: the model's.
+        masks: by name.
+    """
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    masks: Mapping[str, HeadMask]
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A model before it is loaded.
+    """A model of an evaluation.
 
     Args:
         name: what tells it from the others.
-        source: a recipe, or the name of a model.
+        source: a recipe, the name of a model, or one that is loaded already.
+        mask: that a loaded model is to run under; None: as it is.
     """
 
     name: str
-    source: Recipe | str
+    source: Recipe | str | Given
+    mask: HeadMask | None = None
 
     def at(self, window: int) -> str:
         """What its rows at another window than its own are called."""
         return f"{self.name}, W = {window}"
+
+    @contextlib.contextmanager
+    def opened(self, settings: EvalSettings) -> Iterator[tuple["PreTrainedModel", "PreTrainedTokenizerBase"]]:
+        """The live model, in eval mode: deployed with its small cache, or one that was given, under its mask.
+
+        Raises:
+            BoschError: it cannot be loaded, or the mask is not for it.
+        """
+        if not isinstance(self.source, Given):
+            yield open_target(
+                self.source,
+                dtype=settings.dtype,
+                device=settings.device,
+                trust_remote_code=settings.trust_remote_code,
+                yarn=settings.yarn,
+            )
+            return
+        model, tokenizer = self.source.model, self.source.tokenizer
+        with modes_kept(model):
+            model.eval()
+            with Decoder(model).hybrid(self.mask) if self.mask else contextlib.nullcontext():
+                yield model, tokenizer
+
+
+def given_targets(name: str, given: Given, windows: Sequence[int]) -> tuple[Target, ...]:
+    """A loaded model, and after it each of its masks, at its own window or at those that were asked for.
+
+    Args:
+        name: of the model.
+        given: model and masks.
+        windows: in tokens; none for the masks' own.
+    """
+    hybrids = []
+    for called, mask in given.masks.items():
+        target = Target(called if called != name else f"{called} (mask)", given, mask)
+        others = [dataclasses.replace(mask, window=window, layer_windows=()) for window in dict.fromkeys(windows)]
+        hybrids += [Target(target.at(one.window), given, one) for one in others] or [target]
+    return (Target(name, given), *hybrids)
 
 
 def make_targets(settings: EvalSettings) -> tuple[Target, ...]:
@@ -61,10 +118,16 @@ def at_windows(model: "PreTrainedModel", target: Target, windows: Sequence[int])
         yield target.at(window)
 
 
-def describe(model: "PreTrainedModel") -> dict[str, Any]:
+def describe(model: "PreTrainedModel", mask: HeadMask | None) -> dict[str, Any]:
     """What a model is, as plain data; what only a hybrid has is None elsewhere. Its reach is how many tokens back its
-    layers see even if all their heads slide, hopping from layer to layer."""
-    mask = mask_of(model.config) if isinstance(model, BoschMixin) else None
+    layers see even if all their heads slide, hopping from layer to layer.
+
+    Args:
+        model: as it runs.
+        mask: that it runs under where it is not deployed as a hybrid.
+    """
+    if isinstance(model, BoschMixin):
+        mask = mask_of(model.config)
     return {
         "class": type(model).__name__,
         "model_hash": model_hash(model),
@@ -81,7 +144,7 @@ def _put_masks(target: Target, settings: EvalSettings) -> Iterator[Target]:
     if not isinstance(target.source, str):
         raise BoschError(f"{target.name} has a mask already; expected the original model beside --mask")
     for name, mask in name_masks(load_masks([Path(mask) for mask in settings.mask])).items():
-        source = Recipe(target.source, mask, {}, trust_remote_code=settings.trust_remote_code)
+        source = Recipe(target.source, mask, {})
         yield Target(name if name != target.name else f"{name} (mask)", source)
 
 

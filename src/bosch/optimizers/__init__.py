@@ -3,15 +3,14 @@
 import random
 from collections.abc import Callable
 
+from bosch.common.lookup import lookup
 from bosch.errors import BoschError
 from bosch.optimizers.brute_force import brute_force
-from bosch.optimizers.choice import choose_optimizer
 from bosch.optimizers.loop import Optimizer, Outcome, run
 from bosch.optimizers.nomad import nomad
 from bosch.optimizers.one_plus_one import one_plus_one
 from bosch.optimizers.space import Bits, QuotaSpace
 from bosch.optimizers.swap import swap
-from bosch.registry import lookup
 
 __all__ = ["COMPARING", "OPTIMIZERS", "Bits", "Optimizer", "Outcome", "QuotaSpace", "choose_optimizer", "minimize"]
 
@@ -25,6 +24,19 @@ OPTIMIZERS: dict[str, Optimizer] = {
 COMPARING = frozenset({"brute-force", "nomad", "swap"})
 """Those that ask of a point only whether it is the best so far: whatever number above the best they are told of a worse
 one, they propose the same."""
+
+
+MAX_NOMAD_VARIABLES = 50
+
+
+def choose_optimizer(space: QuotaSpace, budget: int) -> str:
+    """Name of the optimizer for a space and a budget (paper B.2).
+
+    Brute force where it fits the budget, NOMAD up to 50 variables that are not pinned, OnePlusOne above.
+    """
+    if space.num_feasible <= budget:
+        return "brute-force"
+    return "nomad" if len(space.free) <= MAX_NOMAD_VARIABLES else "one-plus-one"
 
 
 def minimize(

@@ -120,5 +120,8 @@ def _receive(worker: subprocess.Popen[bytes]) -> str:
     if not line:
         code = worker.wait()
         status = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        raise BoschError(f"the NOMAD process died with {status}; another optimizer can be chosen by its name")
+        raise BoschError(
+            f"the NOMAD process died with {status}; another optimizer can be chosen, such as "
+            "--method-options optimizer=swap"
+        )
     return line.decode().strip()

@@ -2,7 +2,6 @@
 
 from bosch.probing.blocks import AttentionBlock
 from bosch.probing.gather import gather, gather_gradients
-from bosch.probing.statistic import Statistic
-from bosch.probing.subject import Subject
+from bosch.probing.statistic import Statistic, Subject
 
 __all__ = ["AttentionBlock", "Statistic", "Subject", "gather", "gather_gradients"]

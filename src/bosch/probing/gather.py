@@ -9,8 +9,7 @@ from bosch.attention.interface import AttentionState, Observation, hybrid_attent
 from bosch.calibration import Example
 from bosch.decoder import Decoder
 from bosch.probing.blocks import attention_blocks
-from bosch.probing.statistic import Statistic
-from bosch.probing.subject import Subject
+from bosch.probing.statistic import Statistic, Subject
 
 
 @torch.no_grad()
@@ -48,7 +47,7 @@ def gather_gradients(subject: Subject, statistics: Sequence[Statistic]) -> None:
         subject: the model and its examples.
         statistics: fed in their order, from the top layer down; layers that are not eligible are left out.
     """
-    for example in subject.examples.examples:
+    for example in subject.examples:
         _backward(subject.decoder, example, statistics)
         subject.advance()
 

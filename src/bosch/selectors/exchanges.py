@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bosch.heads import HeadMask, Unit
-from bosch.selectors.contract import Problem, StageListener
+from bosch.selectors.method import Problem, StageListener
 from bosch.selectors.racing import Race
 
 
 @dataclasses.dataclass
-class Walk:
+class GreedyPath:
     """A way from the full model to a mask.
 
     Args:
@@ -35,27 +35,27 @@ class Walk:
 
 
 def exchange(
-    walk: Walk, problem: Problem, race: Race, *, budget: int, on_stage: StageListener
+    way: GreedyPath, problem: Problem, race: Race, *, budget: int, on_stage: StageListener
 ) -> tuple[HeadMask, dict[str, Any]]:
-    """Exchange units of a walk's mask for others, one for one, as long as that raises the score and the budget lasts.
+    """Exchange units of a mask for others, one for one, as long as that raises the score and the budget lasts.
 
     Each sliding unit is tried once after the last exchange.
 
     Args:
-        walk: to the mask.
+        way: to the mask.
         problem: whose share of exchanges of what is left of the budget may be spent.
-        race: that the walk was measured with.
-        budget: measurements per eligible layer, those of the walk included.
+        race: that the way was measured with.
+        budget: measurements per eligible layer, those of the way included.
         on_stage: hears how many are left.
 
     Returns:
-        The mask, and the walk and the exchanges as plain data.
+        The mask, and the way and the exchanges as plain data.
     """
     left = max(budget * len(problem.layout.eligible_layers) - race.measurements, 0)
     limit = race.measurements + int(left * problem.share_of_exchanges)
-    on_stage("exchanging units", limit - race.measurements)
-    mask, tried = walk.mask, set[Unit]()
-    costs = {unit: cost for step in walk.steps for unit, cost in step.items()}
+    on_stage("exchanging KV heads", limit - race.measurements)
+    mask, tried = way.mask, set[Unit]()
+    costs = {unit: cost for step in way.steps for unit, cost in step.items()}
     exchanges: list[dict[str, Any]] = []
     while race.measurements < limit and (untried := costs.keys() - tried):
         back = max(untried, key=lambda unit: (costs[unit], unit))
@@ -77,8 +77,8 @@ def exchange(
         tried = {there}
         exchanges.append({"full": list(back), "sliding": list(there), "score": race.objective(mask)})
     return mask, {
-        "steps": [{"units": [list(unit) for unit in step], "costs": list(step.values())} for step in walk.steps],
-        "score_before_exchanges": race.objective(walk.mask),
+        "steps": [{"units": [list(unit) for unit in step], "costs": list(step.values())} for step in way.steps],
+        "score_before_exchanges": race.objective(way.mask),
         "exchanges": exchanges,
         "score": race.objective(mask),
         "measurements": race.measurements,

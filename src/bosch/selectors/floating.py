@@ -8,26 +8,43 @@ A greedy of which each step measures every remaining unit asks for most of its n
 - *Floating.* At the target, units are exchanged; see `bosch.selectors.exchanges`.
 """
 
-from bosch.heads import HeadMask
-from bosch.selectors.contract import Problem, Selection, StageListener
-from bosch.selectors.exchanges import Walk, exchange
-from bosch.selectors.joint import units_of
+import dataclasses
+
+from bosch.heads import HeadLayout, HeadMask
+from bosch.selectors.blackbox import units_of
+from bosch.selectors.exchanges import GreedyPath, exchange
+from bosch.selectors.method import Method, Problem, Selection, StageListener
+from bosch.selectors.progressive import greedy_budget
 from bosch.selectors.racing import Candidate, Race, push
 
 
-def floating(problem: Problem, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
-    """Localize the cheapest layers and units, then exchange some; arguments as in `Selector`.
+@dataclasses.dataclass(frozen=True)
+class Floating(Method):
+    """Localize the cheapest layers and units, then exchange some.
 
-    The seed is not used: there is no chance in it. The budget bounds the measurements of the exchanges; those before
-    them always run.
+    Args:
+        tolerance: fall of the normalized score up to which a layer slides whole.
     """
-    layout, race = problem.layout, Race(problem.objective)
-    target = layout.num_localized(ratio)
-    on_stage(f"localizing {target} units", budget * len(layout.eligible_layers))
-    layer_costs = _measure_layers(race, problem.full)
-    walk = _walk(race, problem.full, layer_costs, target)
-    mask, record = exchange(walk, problem, race, budget=budget, on_stage=on_stage)
-    return Selection(mask, {"method": "floating", **record}, layer_costs, tuple(walk.path[:-1]))
+
+    name = "floating"
+    summary = "Floating selection: forward by what costs least, back where that helps; measured as far as choices need."
+
+    tolerance: float = 0.02
+
+    def default_budget(self, layout: HeadLayout) -> int:
+        """Three evaluations a unit."""
+        return greedy_budget(layout)
+
+    def select(self, problem: Problem, ratio: float, *, budget: int, seed: int, on_stage: StageListener) -> Selection:
+        """Arguments as in `Method`. The seed is not used: there is no chance in it. The budget bounds the measurements
+        of the exchanges; those before them always run."""
+        layout, race = problem.layout, Race(problem.objective, self.tolerance)
+        target = layout.num_localized(ratio)
+        on_stage(f"localizing {target} KV heads", budget * len(layout.eligible_layers))
+        layer_costs = _measure_layers(race, problem.full)
+        way = _way(race, problem.full, layer_costs, target)
+        mask, record = exchange(way, problem, race, budget=budget, on_stage=on_stage)
+        return Selection(mask, {"method": self.name, **record}, layer_costs, tuple(way.path[:-1]))
 
 
 def _measure_layers(race: Race, full: HeadMask) -> dict[int, float]:
@@ -36,17 +53,17 @@ def _measure_layers(race: Race, full: HeadMask) -> dict[int, float]:
     return dict(sorted((layer, race.cost(full, units_of(full.layout, [layer])).cost) for layer in layers))
 
 
-def _walk(race: Race, full: HeadMask, layer_costs: dict[int, float], target: int) -> Walk:
+def _way(race: Race, full: HeadMask, layer_costs: dict[int, float], target: int) -> GreedyPath:
     """Localize layers and units, the cheapest first, until so many slide."""
-    walk, candidates = Walk(full), list[Candidate]()
+    way, candidates = GreedyPath(full), list[Candidate]()
     for layer, cost in layer_costs.items():
-        push(candidates, Candidate(cost, units_of(full.layout, [layer]), full).refined())
-    while (room := target - walk.mask.num_localized) > 0:
-        first = race.cheapest(walk.mask, candidates)
+        push(candidates, race.refined(Candidate(cost, units_of(full.layout, [layer]), full)))
+    while (room := target - way.mask.num_localized) > 0:
+        first = race.cheapest(way.mask, candidates)
         assert first is not None, "some unit is full still"
         if len(first.units) > room:
             push(candidates, first.taken_apart())
             continue
-        walk.localize(dict.fromkeys(first.units, first.cost))
-        race.objective.scorer.rebase(walk.mask)
-    return walk
+        way.localize(dict.fromkeys(first.units, first.cost))
+        race.objective.scorer.rebase(way.mask)
+    return way

@@ -11,10 +11,7 @@ import math
 from collections.abc import Iterable
 
 from bosch.heads import HeadMask, Unit
-from bosch.objective import Bound, Objective
-
-TOLERANCE = 0.02
-"""Fall of the normalized score up to which a layer slides whole."""
+from bosch.scoring.objective import Bound, Objective
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -35,21 +32,21 @@ class Candidate:
         """Its units one by one. One of them may bear the whole cost, so each is guessed to be free."""
         return [Candidate(0.0, (unit,)) for unit in self.units]
 
-    def refined(self) -> list["Candidate"]:
-        """Its units, where it is a layer too dear to slide whole; otherwise itself."""
-        is_dear = len(self.units) > 1 and self.cost * len(self.units) > TOLERANCE
-        return self.taken_apart() if is_dear else [self]
-
 
 class Race:
     """Measures candidates and counts the measurements, known or not: a resumed run counts the same.
+
+    Args:
+        objective: the score.
+        tolerance: fall of it up to which several units slide together.
 
     Attributes:
         least_costs: of units measured alone, the smallest cost met, whatever slid then.
     """
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: Objective, tolerance: float = 0.0) -> None:
         self.objective = objective
+        self.tolerance = tolerance
         self.measurements = 0
         self.least_costs: dict[Unit, float] = {}
 
@@ -68,6 +65,11 @@ class Race:
             (unit,) = units
             self.least_costs[unit] = min(cost, self.least_costs.get(unit, cost))
         return Candidate(cost, units, mask if bound.is_exact else None)
+
+    def refined(self, candidate: Candidate) -> list[Candidate]:
+        """Its units, where it is a layer too dear to slide whole; otherwise itself."""
+        size = len(candidate.units)
+        return candidate.taken_apart() if size > 1 and candidate.cost * size > self.tolerance else [candidate]
 
     def guesses(self, units: Iterable[Unit]) -> list[Candidate]:
         """A heap of units one by one, each guessed to cost the least that it ever did."""
@@ -91,7 +93,7 @@ class Race:
             if first.mask == mask:
                 return first
             next_cost = min(below, candidates[0].cost) if candidates else below
-            push(candidates, self.cost(mask, first.units, next_cost).refined())
+            push(candidates, self.refined(self.cost(mask, first.units, next_cost)))
         return None
 
 

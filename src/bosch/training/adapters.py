@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from bosch.extras import import_extra
+from bosch.common.lookup import import_extra
 
 SCALING = 2.0
 """What the product of an adapter's two matrices is multiplied by: alpha / rank."""

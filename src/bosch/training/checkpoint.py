@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
+from bosch.common.files import read_json, write_json
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
 from bosch.training.processes import failing_together
 
 STATE_SCHEMA = "bosch.training-state/1"

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
+from bosch.common.files import read_json, write_json
 from bosch.errors import BoschError
-from bosch.files import read_json, write_json
-from bosch.training.documents import Document, DocumentSource
 from bosch.training.packing import PackedSequences
+from bosch.training.sources import Document, DocumentSource
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from bosch.calibration import Example, ExampleSet
-from bosch.objective import Score
+from bosch.scoring.objective import Score
 
 
 @torch.no_grad()
@@ -24,7 +24,7 @@ def score_examples(model: PreTrainedModel, examples: ExampleSet) -> Score:
     state, count = PartialState(), len(examples)
     rounds = -(-count // state.num_processes)
     mine = [(turn * state.num_processes + state.process_index) % count for turn in range(rounds)]
-    scored = gather_object([(index, *_score(model, examples.examples[index])) for index in mine])
+    scored = gather_object([(index, *_score(model, examples[index])) for index in mine])
     _, hits, nlls = zip(*sorted(set(scored)), strict=True)
     return Score(hits, nlls)
 

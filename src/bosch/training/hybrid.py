@@ -23,7 +23,7 @@ from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.deploy.recipe import Recipe, is_run, load_original, read_mask, read_run
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
-from bosch.models import load_model
+from bosch.models.loading import load_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -71,21 +71,22 @@ class TrainedHybrid:
         write_files(self.shell, self.tokenizer, self.recipe, directory, training=training, state_dict=state)
 
 
-def open_hybrid(path: Path) -> TrainedHybrid:
+def open_hybrid(path: Path, trust_remote_code: bool = False) -> TrainedHybrid:
     """The hybrid that a search found, or an exported one.
 
     Args:
         path: of a search's directory, or of an export, such as a training's checkpoint.
+        trust_remote_code: let a checkpoint bring Python code of its own.
 
     Raises:
         BoschError: it is neither, or its model cannot be loaded.
     """
     if is_run(path):
         recipe = read_run(path)
-        model, tokenizer = load_original(recipe, dtype="checkpoint", device="cpu")
+        model, tokenizer = load_original(recipe, dtype="checkpoint", device="cpu", trust_remote_code=trust_remote_code)
         hybrid = hybridize(model, recipe.mask)
     else:
-        model, tokenizer = load_model(str(path), dtype="checkpoint", device="cpu")
+        model, tokenizer = load_model(str(path), dtype="checkpoint", device="cpu", trust_remote_code=trust_remote_code)
         if not isinstance(model, BoschMixin):
             raise BoschError(f"{path} is no hybrid; expected the directory of a search or of an export")
         recipe = read_mask(str(path), path / "mask.json")

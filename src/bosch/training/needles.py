@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bosch.calibration import make_examples
-from bosch.training.documents import Document
+from bosch.training.sources import Document
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -67,5 +67,5 @@ class NeedleSource:
                 haystack_text=self.haystack,
                 chat=self.chat,
             )
-            for example in examples.examples:
+            for example in examples:
                 yield Document([*example.input_ids, tokenizer.eos_token_id], example.answer_start)

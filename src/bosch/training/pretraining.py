@@ -4,6 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import importlib.util
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,21 +13,21 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from bosch.calibration import ExampleSet, make_examples
+from bosch.common.options import read_haystack
+from bosch.common.provenance import model_hash
 from bosch.decoder import Decoder
-from bosch.experiment.settings import read_haystack
 from bosch.heads import HeadMask
-from bosch.packaged import cache_dir
-from bosch.provenance import model_hash
+from bosch.models.packaged import cache_dir
 from bosch.training.adapters import add_adapters, merge_adapters
 from bosch.training.corpus import Corpus, open_corpus, prepare_corpus
-from bosch.training.documents import DocumentSource
+from bosch.training.directory import TrainingDirectory
 from bosch.training.heldout import score_examples, summarize
 from bosch.training.hybrid import TrainedHybrid, open_hybrid
-from bosch.training.log_file import ORIGINAL
+from bosch.training.log import ORIGINAL
 from bosch.training.loss import Loss, distillation_loss, language_modeling_loss
 from bosch.training.needles import NeedleSource
 from bosch.training.settings import NEEDLES, PretrainSettings
-from bosch.training.sources import Source
+from bosch.training.sources import DocumentSource, Source
 from bosch.training.train import Evaluate, train
 
 HELDOUT_SEED = 0
@@ -51,24 +52,27 @@ def pretrain(target: Path, settings: PretrainSettings, output: Path, *, overwrit
         BoschError: anything that the user can mend; the last good checkpoint is then still there.
     """
     sources = _sources(settings)
-    hybrid = open_hybrid(target)
-    examples = _heldout(settings, hybrid) if settings.eval_every else None
-    corpus = prepare_corpus(
-        Corpus(sources, settings.num_steps * settings.tokens_per_step), hybrid.tokenizer, cache_dir() / "corpora"
-    )
-    sequences = open_corpus(
-        corpus,
-        settings.sequence_length,
-        documents_apart=settings.documents_apart,
-        answers_only=settings.answers_only,
-    )
+    is_main = os.environ.get("RANK", "0") == "0"
+    # While model and text are loaded, nobody else begins there; then `train` takes the directory itself.
+    with TrainingDirectory(output).held() if is_main else contextlib.nullcontext():
+        hybrid = open_hybrid(target, settings.trust_remote_code)
+        examples = _heldout(settings, hybrid) if settings.eval_every else None
+        corpus = prepare_corpus(
+            Corpus(sources, settings.num_steps * settings.tokens_per_step), hybrid.tokenizer, cache_dir() / "corpora"
+        )
+        sequences = open_corpus(
+            corpus,
+            settings.sequence_length,
+            documents_apart=settings.documents_apart,
+            answers_only=settings.answers_only,
+        )
     subject = {
         "model": model_hash(hybrid.model),
         "mask": hybrid.mask.key(),
         "window": hybrid.mask.window,
         "sinks": hybrid.mask.sinks,
         "corpus": corpus.name,
-        "held-out examples": examples.fingerprint if examples else None,
+        "heldout_examples": examples.fingerprint if examples else None,
         "liger": _use_liger(hybrid.model),
     }
     with contextlib.ExitStack() as stack:
@@ -96,8 +100,8 @@ def pretrain(target: Path, settings: PretrainSettings, output: Path, *, overwrit
 
 
 def _sources(settings: PretrainSettings) -> tuple[DocumentSource, ...]:
-    weights = settings.weights or (1.0,) * len(settings.data)
-    return tuple(_source(settings, *named) for named in zip(settings.data, weights, strict=True))
+    weights = settings.weights or (1.0,) * len(settings.texts)
+    return tuple(_source(settings, *named) for named in zip(settings.texts, weights, strict=True))
 
 
 def _source(settings: PretrainSettings, location: str, weight: float) -> DocumentSource:
@@ -107,7 +111,7 @@ def _source(settings: PretrainSettings, location: str, weight: float) -> Documen
         )
     return NeedleSource(
         tasks=settings.tasks,
-        lengths=settings.length,
+        lengths=settings.lengths,
         haystack=read_haystack(settings.needle_haystack),
         chat=settings.chat,
         seed=settings.seed,
@@ -119,7 +123,7 @@ def _heldout(settings: PretrainSettings, hybrid: TrainedHybrid) -> ExampleSet:
     return make_examples(
         hybrid.tokenizer,
         tasks=settings.tasks,
-        lengths=settings.length,
+        lengths=settings.lengths,
         num_examples=settings.heldout,
         seed=HELDOUT_SEED,
         split="heldout",

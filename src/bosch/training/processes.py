@@ -12,9 +12,9 @@ from accelerate import Accelerator
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 from accelerate.utils import DistributedType, DynamoBackend, InitProcessGroupKwargs
 
+from bosch.common.lookup import lookup
 from bosch.errors import BoschError
-from bosch.models import _cpu_has_fast_bfloat16
-from bosch.registry import lookup
+from bosch.models.loading import _cpu_has_fast_bfloat16
 from bosch.training.settings import TrainSettings
 
 SUPPORTED = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU, DistributedType.FSDP)

@@ -4,18 +4,15 @@ fields."""
 import dataclasses
 import math
 
-from bosch.calibration.tasks import TASKS
+from bosch.calibration.tasks import DEFAULT_TASKS, TASKS
+from bosch.common.lookup import lookup
+from bosch.common.options import TRUST_HELP, check_integer, option
 from bosch.errors import BoschError
-from bosch.experiment.settings import check_integer, option
-from bosch.registry import lookup
 
 NEEDLES = "needles"
 """Among the sources of data, the documents of `bosch.training.needles`; a file of that name is `./needles`."""
 
 PRECISIONS = ("auto", "bfloat16", "float32")
-
-RESOURCES = {"save_every", "keep_last", "eval_every", "trackers"}
-"""Settings that change nothing of what is learned: a training may be resumed with others."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +38,7 @@ class TrainSettings:
     save_every: int | None = option("tokens between checkpoints; by default only the end is one", None)
     keep_last: int = option("how many of the last checkpoints are kept", 2)
     eval_every: int | None = option("tokens between evaluations, which also begin and end the training", None)
-    trackers: tuple[str, ...] = option("comma-separated trackers of accelerate, such as tensorboard", ())
+    trackers: tuple[str, ...] = option("trackers of accelerate, such as tensorboard", ())
     seed: int = option("of the order of the sequences, and of dropout", 0)
 
     def __post_init__(self) -> None:
@@ -76,8 +73,8 @@ class PretrainSettings(TrainSettings):
         BoschError: a value out of range; what needs the model, the text or the tokenizer is judged later.
     """
 
-    data: tuple[str, ...] = option(
-        f"comma-separated files, directories, data sets of the hub, or {NEEDLES!r}: documents that hide a needle"
+    texts: tuple[str, ...] = option(
+        f"files, directories, data sets of the hub, or {NEEDLES!r}: documents that hide a needle"
     )
     weights: tuple[float, ...] = option("share of each source, in tokens and in proportion; by default all alike", ())
     field: str = option("what holds the text in JSON lines, Parquet and data sets of the hub", "text")
@@ -88,31 +85,30 @@ class PretrainSettings(TrainSettings):
     answers_only: bool = option("of documents with a question, only the answer is learned", False)
     distill: bool = option("learn the original model's probabilities in place of the text's own next tokens", False)
     lora_rank: int | None = option("train adapters of this rank; by default all weights", None)
-    tasks: tuple[str, ...] = option(
-        "needle tasks, comma-separated", ("niah_single_1", "niah_single_2", "niah_multikey_1")
-    )
-    length: tuple[int, ...] = option("tokens of needle documents and held-out examples, answers included", (512,))
+    tasks: tuple[str, ...] = option("needle tasks", DEFAULT_TASKS)
+    lengths: tuple[int, ...] = option("tokens of needle documents and held-out examples, answers included", (512,))
     heldout: int = option("held-out examples of an evaluation, the same for every seed", 32)
     haystack: str | None = option("a UTF-8 text file to hide held-out needles in; by default the shipped text", None)
     needle_haystack: str | None = option("the same for needle documents", None)
     chat: bool = option("ask through the tokenizer's chat template", False)
+    trust_remote_code: bool = option(TRUST_HELP, False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.data or not self.tasks or not self.length:
-            raise BoschError("at least one source of data, one task and one length are needed")
-        if self.weights and len(self.weights) != len(self.data):
-            raise BoschError(f"weights must be as many as there are sources ({len(self.data)}), got {self.weights}")
+        if not self.texts or not self.tasks or not self.lengths:
+            raise BoschError("at least one source of text, one task and one length are needed")
+        if self.weights and len(self.weights) != len(self.texts):
+            raise BoschError(f"weights must be as many as there are sources ({len(self.texts)}), got {self.weights}")
         for name in ("heldout", "sequence_length"):
             check_integer(name, getattr(self, name), 1)
         if self.lora_rank is not None:
             check_integer("lora_rank", self.lora_rank, 1)
         for task in self.tasks:
             lookup("task", task, TASKS)
-        for length in self.length:
+        for length in self.lengths:
             check_integer("length", length, 1)
-        if NEEDLES in self.data and max(self.length) >= self.sequence_length:
+        if NEEDLES in self.texts and max(self.lengths) >= self.sequence_length:
             raise BoschError(
-                f"sequences of {self.sequence_length} tokens cut every needle document of {max(self.length)} tokens "
+                f"sequences of {self.sequence_length} tokens cut every needle document of {max(self.lengths)} tokens "
                 "and an end, many between needle and answer; expected sequence_length to be several times that"
             )

@@ -18,8 +18,8 @@ from accelerate import Accelerator
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
+from bosch.common.output import make_directory
 from bosch.errors import BoschError
-from bosch.files import hold
 from bosch.training.checkpoint import (
     Save,
     Trained,
@@ -31,7 +31,7 @@ from bosch.training.checkpoint import (
     save_pretrained,
 )
 from bosch.training.checks import check_documents_stay_apart, check_sequences
-from bosch.training.directory import TrainingDirectory, open_directory
+from bosch.training.directory import TrainingDirectory
 from bosch.training.log import TrainingLog
 from bosch.training.loss import Loss, language_modeling_loss
 from bosch.training.packing import PackedSequences, reading_order
@@ -87,9 +87,10 @@ def train(
     with contextlib.ExitStack() as held:
         with failing_together(accelerator):
             if accelerator.is_main_process:
-                facts = {**subject, "sequence length": sequences.length, "documents apart": sequences.documents_apart}
-                open_directory(directory, settings, facts, accelerator.num_processes, overwrite=overwrite)
-                hold(held.enter_context(directory.run.open("rb")), "training")
+                facts = {"packed_length": sequences.length, "packed_apart": sequences.documents_apart}
+                asked = {**dataclasses.asdict(settings), **subject, **facts, "num_processes": accelerator.num_processes}
+                held.enter_context(directory.claimed(asked, overwrite=overwrite)).begin()
+                make_directory(directory.checkpoints)
                 clear_remains(directory.checkpoints)
         run = _Run(_distribute(accelerator, model, sequences, settings), sequences, settings, plan, directory, loss)
         try:

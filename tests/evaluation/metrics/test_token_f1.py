@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bosch.evaluation.metrics import token_f1, token_f1_zh
-from bosch.evaluation.metrics.token_f1 import CHINESE_MARKS
+from bosch.evaluation.metrics import CHINESE_MARKS
 
 
 @pytest.mark.parametrize(

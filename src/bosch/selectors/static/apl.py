@@ -1,13 +1,13 @@
 """APL, answer-centric peak lag (paper B.3.2; after Pascual et al., 2021): how far back the last answer token looks."""
 
 import collections
+import dataclasses
 
 import torch
 from torch import Tensor
 
-from bosch.probing import AttentionBlock, Subject
-from bosch.selectors.static.measuring import AttentionMeasure
-from bosch.selectors.static.ranking import Ranking
+from bosch.probing import AttentionBlock, Statistic, Subject
+from bosch.selectors.static.ranking import AttentionRanking
 
 
 class PeakLag:
@@ -28,4 +28,13 @@ class PeakLag:
         return 1 - (median / self.window).clamp(max=1)
 
 
-APL = Ranking("apl", AttentionMeasure(PeakLag))
+@dataclasses.dataclass(frozen=True)
+class Apl(AttentionRanking):
+    """Answer-centric peak lag (paper B.3.2): how far back the last answer token looks."""
+
+    name = "apl"
+    summary = "Answer-centric peak lag (paper B.3.2): how far back the last answer token looks."
+
+    def statistic(self, subject: Subject) -> Statistic:
+        """Begin to collect."""
+        return PeakLag(subject)

@@ -1,12 +1,13 @@
 """DCAM, distance-conditioned attention mass (paper B.3.1; after Clark et al., 2019): the share of a head's attention
 that lies in the window."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
-from bosch.probing import AttentionBlock, Subject
-from bosch.selectors.static.measuring import AttentionMeasure
-from bosch.selectors.static.ranking import Ranking
+from bosch.probing import AttentionBlock, Statistic, Subject
+from bosch.selectors.static.ranking import AttentionRanking
 
 
 class WindowMass:
@@ -28,4 +29,15 @@ class WindowMass:
         return inside / total
 
 
-DCAM = Ranking("dcam", AttentionMeasure(WindowMass))
+@dataclasses.dataclass(frozen=True)
+class Dcam(AttentionRanking):
+    """Distance-conditioned attention mass (paper B.3.1): the share of a head's attention that lies in the window."""
+
+    name = "dcam"
+    summary = (
+        "Distance-conditioned attention mass (paper B.3.1): the share of a head's attention that lies in the window."
+    )
+
+    def statistic(self, subject: Subject) -> Statistic:
+        """Begin to collect."""
+        return WindowMass(subject)

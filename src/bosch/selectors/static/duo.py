@@ -12,6 +12,7 @@ the full model, where a prompt's passkeys are predicted, plus 0.05 times the mea
   still takes any gate from one end to the other.
 """
 
+import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -20,37 +21,50 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from bosch.attention.interface import AttentionState, hybrid_attention
-from bosch.cost import Cost
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.probing import Subject
-from bosch.selectors.contract import Measured, Problem, StageListener
-from bosch.selectors.static.measuring import BACKWARD_PASSES
+from bosch.scoring.objective import Cost
+from bosch.selectors.method import Measured, Problem, StageListener
 from bosch.selectors.static.passkeys import PasskeyPrompt, make_passkey_prompt
-from bosch.selectors.static.ranking import Ranking
-
-NUM_STEPS = 100
-LEARNING_RATE = 0.02
-PULL = 0.05
-"""Weight of the mean gate in the loss."""
+from bosch.selectors.static.ranking import BACKWARD_PASSES, Ranking
 
 STEP_PASSES = 1 + BACKWARD_PASSES
 """Full passes of a step: the full model forward, and the gated one forward, forward again layer by layer, and twice as
 much backward. That a gated layer attends twice is not counted."""
 
 
-def _measure(problem: Problem, on_stage: StageListener) -> Measured:
-    """Minus the gates."""
-    subject = problem.subject
-    assert subject
-    started = time.monotonic()
-    on_stage("training gates", NUM_STEPS)
-    prompts = make_prompts(subject, NUM_STEPS)
-    gates = train_gates(subject, prompts)
-    scores = dict(zip(problem.layout.units(), (-gates).tolist(), strict=True))
-    tokens = sum(len(prompt.input_ids) for prompt in prompts)
-    full_passes = STEP_PASSES * tokens / sum(len(example.input_ids) for example in subject.examples.examples)
-    return Measured(scores, Cost(0, full_passes, time.monotonic() - started))
+@dataclasses.dataclass(frozen=True)
+class Duo(Ranking):
+    """Minus the gates that training leaves.
+
+    Args:
+        steps: of Adam, a prompt each.
+        learning_rate: the largest.
+        pull: weight of the mean gate in the loss.
+    """
+
+    name = "duo"
+    summary = (
+        "DuoAttention: a gate for every KV head is trained to close while the model's last states stay as they are."
+    )
+
+    steps: int = 100
+    learning_rate: float = 0.02
+    pull: float = 0.05
+
+    def measure(self, problem: Problem, on_stage: StageListener) -> Measured:
+        """Train the gates."""
+        subject = problem.subject
+        assert subject
+        started = time.monotonic()
+        on_stage("training gates", self.steps)
+        prompts = make_prompts(subject, self.steps)
+        gates = train_gates(subject, prompts, self.learning_rate, self.pull)
+        scores = dict(zip(problem.layout.units(), (-gates).tolist(), strict=True))
+        tokens = sum(len(prompt.input_ids) for prompt in prompts)
+        full_passes = STEP_PASSES * tokens / sum(len(example.input_ids) for example in subject.examples)
+        return Measured(scores, Cost(0, full_passes, time.monotonic() - started))
 
 
 def make_prompts(subject: Subject, count: int) -> list[PasskeyPrompt]:
@@ -61,7 +75,7 @@ def make_prompts(subject: Subject, count: int) -> list[PasskeyPrompt]:
     """
     if subject.tokenizer is None:
         raise BoschError("duo writes prompts of its own; expected a subject with the model's tokenizer, got none")
-    examples = subject.examples.examples
+    examples = subject.examples
     lengths = [examples[step % len(examples)].length for step in range(count)]
     return [
         make_passkey_prompt(subject.tokenizer, length, f"duo/{subject.seed}/{step}")
@@ -69,7 +83,9 @@ def make_prompts(subject: Subject, count: int) -> list[PasskeyPrompt]:
     ]
 
 
-def train_gates(subject: Subject, prompts: Sequence[PasskeyPrompt]) -> Tensor:
+def train_gates(
+    subject: Subject, prompts: Sequence[PasskeyPrompt], learning_rate: float = 0.02, pull: float = 0.05
+) -> Tensor:
     """Train the gates, one step a prompt. Nothing of the model is changed, and no parameter gets a gradient.
 
     Memory: O(layers * T * hidden size), and one layer's graph.
@@ -80,11 +96,11 @@ def train_gates(subject: Subject, prompts: Sequence[PasskeyPrompt]) -> Tensor:
     decoder = subject.decoder
     dtype = torch.promote_types(decoder.model.dtype, torch.float32)
     gates = torch.ones(decoder.layout.num_units, dtype=dtype, device=decoder.device, requires_grad=True)
-    adam = torch.optim.Adam([gates], lr=LEARNING_RATE)
+    adam = torch.optim.Adam([gates], lr=learning_rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: pace(step, len(prompts)))
     for prompt in prompts:
         with torch.enable_grad(), hybrid_attention(decoder.model):
-            loss = distance(subject, gates, prompt) + PULL * gates.abs().mean()
+            loss = distance(subject, gates, prompt) + pull * gates.abs().mean()
             (gates.grad,) = torch.autograd.grad(loss, gates)
         adam.step()
         schedule.step()
@@ -128,6 +144,3 @@ def final_states(decoder: Decoder, hidden: Tensor, calls: LayerCalls, states: Se
     for module in decoder.tail:
         hidden = module(hidden)
     return hidden
-
-
-DUO = Ranking("duo", _measure)

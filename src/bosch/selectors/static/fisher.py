@@ -1,12 +1,13 @@
 """Fisher (paper B.3.6; after Kwon et al., 2022): the share of the attention that matters to the loss, and lies in the
 window."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
-from bosch.probing import AttentionBlock, Subject
-from bosch.selectors.static.measuring import AttentionMeasure
-from bosch.selectors.static.ranking import Ranking
+from bosch.probing import AttentionBlock, Statistic, Subject
+from bosch.selectors.static.ranking import AttentionRanking
 
 
 class WindowFisher:
@@ -31,4 +32,16 @@ class WindowFisher:
         return torch.where(total > 0, inside / total, 1)
 
 
-FISHER = Ranking("fisher", AttentionMeasure(WindowFisher, over="gradients"))
+@dataclasses.dataclass(frozen=True)
+class Fisher(AttentionRanking):
+    """Fisher information (paper B.3.6): the share of the attention that matters to the loss, and lies in the window."""
+
+    name = "fisher"
+    summary = (
+        "Fisher information (paper B.3.6): the share of the attention that matters to the loss, and lies in the window."
+    )
+    over = "gradients"
+
+    def statistic(self, subject: Subject) -> Statistic:
+        """Begin to collect."""
+        return WindowFisher(subject)

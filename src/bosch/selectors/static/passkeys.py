@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bosch.calibration.fitting import largest_fit
+from bosch.calibration.generator import largest_fit
 from bosch.calibration.haystack import cut, insert, prose_segments, shipped_prose, split_prose
 from bosch.calibration.items import draw_items
 from bosch.calibration.tokens import Tokens, check_tokenizer, tokenize

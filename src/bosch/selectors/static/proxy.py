@@ -6,23 +6,21 @@ What the paper leaves open is chosen here: the representatives are the first que
 blocks is taken as a share of those that a query can see, since late queries have more.
 """
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
-from bosch.probing import AttentionBlock, Subject
-from bosch.selectors.static.measuring import AttentionMeasure
-from bosch.selectors.static.ranking import Ranking
-
-BLOCK_KEYS = 128
-GAMMA = 0.95
+from bosch.probing import AttentionBlock, Statistic, Subject
+from bosch.selectors.static.ranking import AttentionRanking
 
 
 class NeededBlocks:
     """Minus the mean share of blocks that hold gamma of a head's mass, best blocks of its layer first."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, size: int, gamma: float) -> None:
         self.units_per_layer = subject.decoder.layout.units_per_layer
-        self.size = min(BLOCK_KEYS, subject.window)
+        self.size, self.gamma = size, gamma
         self._shares: dict[int, Tensor] = {}
         self._queries: dict[int, int] = {}
 
@@ -33,7 +31,7 @@ class NeededBlocks:
         order = self._sum_blocks(representatives.amax(0)).sort(dim=-1, descending=True, stable=True).indices
         masses = self._sum_blocks(block.probabilities)
         held = masses.gather(-1, order.expand(num_heads, -1, -1)).cumsum(-1)
-        missing = held < GAMMA * held[..., -1:]
+        missing = held < self.gamma * held[..., -1:]
         position = torch.arange(block.first, num_keys, device=held.device)
         shares = (missing.sum(-1) + 1) / (position // self.size + 1)
         self._shares[layer] = self._shares.get(layer, 0) + shares.double().sum(-1)
@@ -49,4 +47,21 @@ class NeededBlocks:
         return torch.nn.functional.pad(probabilities, (0, padding)).unflatten(-1, (-1, self.size)).sum(-1)
 
 
-PROXY = Ranking("proxy", AttentionMeasure(NeededBlocks))
+@dataclasses.dataclass(frozen=True)
+class Proxy(AttentionRanking):
+    """Proxy attention.
+
+    Args:
+        block: keys of a block; W where that is less.
+        gamma: share of a head's mass that its blocks must hold.
+    """
+
+    name = "proxy"
+    summary = "Proxy attention (paper B.3.3): how many blocks of keys a head needs, its layer's best blocks first."
+
+    block: int = 128
+    gamma: float = 0.95
+
+    def statistic(self, subject: Subject) -> Statistic:
+        """Begin to collect."""
+        return NeededBlocks(subject, min(self.block, subject.window), self.gamma)

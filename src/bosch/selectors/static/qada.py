@@ -1,12 +1,13 @@
 """QAdA, query-adaptive attention (paper B.3.4; after Donhauser et al., 2025): the mass in the window against a Gaussian
 estimate of the mass outside it."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
-from bosch.probing import AttentionBlock, Subject
-from bosch.selectors.static.measuring import AttentionMeasure
-from bosch.selectors.static.ranking import Ranking
+from bosch.probing import AttentionBlock, Statistic, Subject
+from bosch.selectors.static.ranking import AttentionRanking
 
 
 class GaussianShare:
@@ -45,4 +46,15 @@ def _sum_of_squares(values: Tensor) -> Tensor:
     return torch.linalg.vecdot(values, values)
 
 
-QADA = Ranking("qada", AttentionMeasure(GaussianShare))
+@dataclasses.dataclass(frozen=True)
+class Qada(AttentionRanking):
+    """Query-adaptive attention (paper B.3.4): mass in the window against a Gaussian estimate of what is outside."""
+
+    name = "qada"
+    summary = (
+        "Query-adaptive attention (paper B.3.4): mass in the window against a Gaussian estimate of what is outside."
+    )
+
+    def statistic(self, subject: Subject) -> Statistic:
+        """Begin to collect."""
+        return GaussianShare(subject)

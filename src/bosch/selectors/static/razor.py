@@ -6,24 +6,22 @@ heads are asked about the distances that they are calibrated for. The paper writ
 the token that follows the earlier copy of token m, which induction heads attend to, is m + 1 - K, and that is measured.
 """
 
+import dataclasses
 import random
 
 import torch
 from torch import Tensor
 
-from bosch.probing import AttentionBlock, Subject
-from bosch.selectors.static.measuring import AttentionMeasure
-from bosch.selectors.static.ranking import Ranking
-
-REPEATS = 4
+from bosch.probing import AttentionBlock, Statistic, Subject
+from bosch.selectors.static.ranking import AttentionRanking
 
 
 class Retrieval:
     """Minus the larger of two z-scores over all heads of the model: of the mean attention to the earlier copy of a
     token (echo), and to the token that follows it (induction)."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.period = period(subject)
+    def __init__(self, period: int) -> None:
+        self.period = period
         self._sums: dict[int, Tensor] = {}
 
     def add(self, layer: int, block: AttentionBlock) -> None:
@@ -41,16 +39,36 @@ class Retrieval:
         return -((self._sums[layer] - mean) / deviation).amax(-1)
 
 
-def period(subject: Subject) -> int:
+def period(subject: Subject, repeats: int) -> int:
     """K, tokens of the block that is repeated."""
-    return max(2, max(len(example.input_ids) for example in subject.examples.examples) // REPEATS)
+    return max(2, max(len(example.input_ids) for example in subject.examples) // repeats)
 
 
-def probe(subject: Subject) -> list[list[int]]:
-    """One sequence of 4 K tokens, K of them random."""
+def probe(subject: Subject, repeats: int) -> list[int]:
+    """K random tokens, over and over."""
     rng = random.Random(f"razor {subject.seed}")
-    block = [rng.randrange(subject.decoder.config.vocab_size) for _ in range(period(subject))]
-    return [block * REPEATS]
+    block = [rng.randrange(subject.decoder.config.vocab_size) for _ in range(period(subject, repeats))]
+    return block * repeats
 
 
-RAZOR = Ranking("razor", AttentionMeasure(Retrieval, over="own", sequences=probe))
+@dataclasses.dataclass(frozen=True)
+class Razor(AttentionRanking):
+    """Retrieval heads by their echo and induction scores.
+
+    Args:
+        repeats: how often the block of random tokens comes.
+    """
+
+    name = "razor"
+    summary = "RazorAttention (paper B.3.5): heads that find an earlier copy of the current token stay full."
+    over = "own"
+
+    repeats: int = 4
+
+    def statistic(self, subject: Subject) -> Statistic:
+        """Begin to collect."""
+        return Retrieval(period(subject, self.repeats))
+
+    def sequences(self, subject: Subject) -> list[list[int]]:
+        """The block of K random tokens, repeated."""
+        return [probe(subject, self.repeats)]

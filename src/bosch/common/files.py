@@ -1,0 +1,147 @@
+"""Reading files as data, and writing them so that a reader never sees half of one."""
+
+import contextlib
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bosch.errors import BoschError
+
+T = TypeVar("T")
+
+MAX_JSON_BYTES = 64 * 2**20
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file of at most 64 MiB; NaN and infinities are refused, as JSON has none.
+
+    Raises:
+        BoschError: the file is missing, unreadable, too large, or not JSON; it is named.
+    """
+    try:
+        size = path.stat().st_size
+        content = path.read_bytes() if size <= MAX_JSON_BYTES else b""
+    except OSError as error:
+        raise BoschError(f"{path}: cannot read it: {error.strerror or error}") from None
+    if size > MAX_JSON_BYTES:
+        raise BoschError(f"{path}: the file is {size} bytes, expected at most {MAX_JSON_BYTES}")
+    try:
+        return json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:  # ValueError: also bytes that are no text, and numbers of 4301 digits
+        raise BoschError(f"{path}: not valid JSON: {error}") from None
+
+
+def read_text(path: Path, called: str) -> str:
+    """Content of a UTF-8 text file of the user's.
+
+    Args:
+        path: of the file.
+        called: what it is to the user, for the message.
+
+    Raises:
+        BoschError: it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoschError(f"cannot read {called} {path}: {error}") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON atomically: the file is either the old one or the whole new one.
+
+    Raises:
+        BoschError: the file cannot be written; the path and the reason are named.
+    """
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically.
+
+    Raises:
+        BoschError: the file cannot be written; the path and the reason are named.
+    """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically, through a temporary file beside it.
+
+    Raises:
+        BoschError: the file cannot be written; the path and the reason are named.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise BoschError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def read_json_lines(path: Path, parse: Callable[[Any], T], *, origin: str, limit: int | None = None) -> tuple[T, ...]:
+    """The objects of a file in order; empty lines are passed over.
+
+    Args:
+        path: a UTF-8 file.
+        parse: makes a value of one line's data; what it refuses is refused with the line's number.
+        origin: where the file is to be had, for those who lack it.
+        limit: so many objects from the beginning, at least 1; by default all.
+
+    Raises:
+        BoschError: the file is missing, unreadable or empty, a line is not JSON or refused, or the limit is below 1.
+    """
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise BoschError(f"the limit must be an integer of at least 1 example, got {limit!r}")
+    try:
+        with path.open(encoding="utf-8") as file:
+            filled = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+            values = tuple(_parse_line(path, number, line, parse) for number, line in itertools.islice(filled, limit))
+    except FileNotFoundError:
+        raise BoschError(f"there is no {path}; {origin}") from None
+    except OSError as error:
+        raise BoschError(f"{path}: cannot read it: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BoschError(f"{path}: not UTF-8 text: {error.reason}") from None
+    if not values:
+        raise BoschError(f"{path} has no line; expected one JSON object a line")
+    return values
+
+
+def _parse_line(path: Path, number: int, line: str, parse: Callable[[Any], T]) -> T:
+    try:
+        return parse(json.loads(line))
+    except BoschError as error:
+        raise BoschError(f"{path}, line {number}: {error}") from None
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers of 4301 digits
+        raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
+
+
+def take_fields(data: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The named fields of an object, each of its type; other fields are left where they are.
+
+    Raises:
+        BoschError: it is no object, or a field is missing or of another type.
+    """
+    if not isinstance(data, dict):
+        raise BoschError(f"expected an object, found {data!r:.40}")
+    if missing := [name for name in kinds if name not in data]:
+        raise BoschError(f"it lacks {', '.join(missing)}; expected {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if type(data[name]) is not kind:
+            raise BoschError(f"{name} must be of type {kind.__name__}, found {data[name]!r:.40}")
+    return {name: data[name] for name in kinds}

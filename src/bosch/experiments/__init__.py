@@ -1,0 +1,1 @@
+"""What scores masks on a model: the search for one, the comparison of methods, the replacement test."""
