@@ -155,7 +155,7 @@ def evaluate(
         return evaluate(settings, _path(output), own=own, overwrite=overwrite)
     if tokenizer is None:
         raise BoschError("a loaded model is evaluated with its tokenizer, got none")
-    name = _name_of(model)
+    name = Path(_name_of(model)).name
     loaded = {path: HeadMask.load(path) if one is None else one for path, one in masks.items()}
     settings = make_settings(
         EvalSettings, {"targets": name, "mask": [f"{path} {one.key()}" for path, one in loaded.items()], **options}

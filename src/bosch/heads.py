@@ -284,7 +284,7 @@ class HeadMask:
             raise BoschError(f"{path}: {error}") from None
 
     def __str__(self) -> str:
-        share = f"{self.num_localized} of {self.layout.num_units} units sliding"
+        share = f"{self.num_localized} of {self.layout.num_units} KV heads sliding"
         return f"{share} (ratio {self.ratio:.3f}, window {self.shown_window})"
 
 

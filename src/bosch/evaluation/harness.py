@@ -183,7 +183,6 @@ def _harness_errors(name: str) -> Iterator[None]:
     except (OSError, ImportError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BoschError(
-            f"lm-eval cannot run {name}: {reason}; expected its data to be had from the hub, or local files as --benchmarks "
-            ""
-            "without --harness"
+            f"lm-eval cannot run {name}: {reason}; expected its data to be had from the hub, or local files as "
+            "--benchmarks without --harness"
         ) from error
