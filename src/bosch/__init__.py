@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
+from bosch.version import __version__
 
 if TYPE_CHECKING:
     from bosch.api import compare, evaluate, export, hybridize, methods, search
     from bosch.models import load_model
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BoschError",

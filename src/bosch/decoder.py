@@ -30,6 +30,7 @@ from bosch.attention.interface import (
 from bosch.cache_size import CacheSize
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
+from bosch.models.positions import num_positions
 
 REPLAY_TOLERANCE = {torch.float64: 1e-6, torch.float32: 3e-5, torch.bfloat16: 0.03, torch.float16: 0.01}
 """Largest accepted difference between replayed and plain logits, as a share of the largest logit: rounding only, since
@@ -97,7 +98,7 @@ class Decoder:
     @property
     def max_length(self) -> int | None:
         """Longest sequence the model was made for, in tokens; None where its config does not say."""
-        return getattr(self.config, "max_position_embeddings", None)
+        return num_positions(self.model.config)
 
     @property
     def device(self) -> torch.device:

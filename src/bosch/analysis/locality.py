@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-import bosch
 from bosch.common.files import write_json
 from bosch.common.output import AnalysisDirectory
 from bosch.common.pictures import ABSENT, FULL, SLIDING, new_figure, save_figure
 from bosch.common.tables import write_csv
 from bosch.errors import BoschError
 from bosch.heads import HeadMask, Unit
+from bosch.version import __version__
 
 if TYPE_CHECKING:
     from bosch.selectors.method import UnitScores
@@ -151,7 +151,7 @@ def write_locality(
     )
     summary = {
         "schema": LOCALITY_SCHEMA,
-        "bosch": bosch.__version__,
+        "bosch": __version__,
         "scores": scorer,
         "mask": chooser,
         "ratio": found.mask.ratio,

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 
-import bosch
 from bosch.common.files import write_json
 from bosch.common.output import AnalysisDirectory
 from bosch.common.pictures import ABSENT, FULL, label_ticks, new_figure, save_figure
@@ -19,6 +18,7 @@ from bosch.common.tables import text_table, write_csv
 from bosch.errors import BoschError
 from bosch.heads import HeadMask, Unit
 from bosch.runs import MaskFile, by_ratio, model_name, name_masks
+from bosch.version import __version__
 
 Matrix = tuple[tuple[float, ...], ...]
 """Square; row and column i belong to the i-th mask."""
@@ -233,7 +233,7 @@ def _align(first: Model, second: Model) -> Model:
 def _data(models: Sequence[tuple[str, Model]]) -> dict[str, Any]:
     return {
         "schema": OVERLAP_SCHEMA,
-        "bosch": bosch.__version__,
+        "bosch": __version__,
         "triangles": [
             {"triangle": triangle, "model": model.name, "groups": [_group_data(group) for group in model.groups]}
             for triangle, model in models

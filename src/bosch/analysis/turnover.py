@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import bosch
 from bosch.common.files import write_json
 from bosch.common.output import AnalysisDirectory
 from bosch.common.tables import text_table, write_csv
 from bosch.errors import BoschError
 from bosch.heads import HeadMask, Unit
 from bosch.runs import MaskFile, by_ratio, name_masks
+from bosch.version import __version__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ def write_turnover(found: Sequence[NamedTurnover], directory: Path, *, overwrite
     columns = [name for name in pairs[0] if name != "departed"]
     with AnalysisDirectory(directory).claimed({"analysis": "turnover", "pairs": pairs}, overwrite=overwrite) as claim:
         claim.begin()
-        write_json(directory / "turnover.json", {"schema": TURNOVER_SCHEMA, "bosch": bosch.__version__, "pairs": pairs})
+        write_json(directory / "turnover.json", {"schema": TURNOVER_SCHEMA, "bosch": __version__, "pairs": pairs})
         write_csv(directory / "turnover.csv", columns, ([pair[name] for name in columns] for pair in pairs))
 
 

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.patches import Patch
 
-import bosch
 from bosch.common.files import write_json
 from bosch.common.output import AnalysisDirectory
 from bosch.common.pictures import ABSENT, FULL, SLIDING, label_ticks, new_figure, number_ticks, save_figure
 from bosch.common.tables import text_table, write_csv
 from bosch.heads import HeadMask, Unit
+from bosch.version import __version__
 
 
 def share_per_layer(mask: HeadMask) -> tuple[float | None, ...]:
@@ -126,7 +126,7 @@ def write_units(masks: Mapping[str, HeadMask], directory: Path, *, overwrite: bo
         claim.begin()
         write_json(
             directory / "units.json",
-            {"schema": UNITS_SCHEMA, "bosch": bosch.__version__, "masks": chosen, "votes": agreed},
+            {"schema": UNITS_SCHEMA, "bosch": __version__, "masks": chosen, "votes": agreed},
         )
         write_csv(directory / "units.csv", ["layer", "head", *masks, "votes"], rows)
         write_csv(directory / "layers.csv", ["layer", "units", *masks], layers)

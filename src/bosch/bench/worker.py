@@ -21,6 +21,7 @@ from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
 from bosch.models.loading import load_model, random_model
+from bosch.models.positions import num_positions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ def open_model(settings: BenchSettings) -> PreTrainedModel:
         model, _ = load_model(settings.model, **options)
     if isinstance(model, BoschMixin):
         raise BoschError(f"{settings.model} is a hybrid already; expected the original model, and the mask beside it")
-    positions = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    positions = num_positions(model.config)
     if positions is not None and positions < needed:
         raise BoschError(
             f"a context of {max(settings.contexts)} tokens and those decoded after it need {needed} positions, but "

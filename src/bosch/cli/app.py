@@ -4,10 +4,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-import bosch
 from bosch.cli import analyze, bench, compare, eval, export, generate, methods, models, search, train
 from bosch.cli.parser import Parser
 from bosch.errors import BoschError
+from bosch.version import __version__
 
 COMMANDS = (
     search.COMMAND,
@@ -42,8 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> Parser:
-    parser = Parser(prog="bosch", description=bosch.__doc__, examples=["bosch models"])
-    parser.add_argument("--version", action="version", version=f"bosch {bosch.__version__}")
+    parser = Parser(
+        prog="bosch",
+        description="Choose, head by head, which attention heads of a pretrained LLM can live with a sliding window.",
+        examples=["bosch models"],
+    )
+    parser.add_argument("--version", action="version", version=f"bosch {__version__}")
     parser.set_defaults(run=lambda _: parser.print_help())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import bosch
+from bosch.version import __version__
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +24,7 @@ def provenance() -> dict[str, Any]:
     import torch
 
     return {
-        "bosch": bosch.__version__,
+        "bosch": __version__,
         "git_commit": _git_commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,

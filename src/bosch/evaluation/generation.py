@@ -18,6 +18,7 @@ from transformers import (
 
 from bosch.errors import BoschError
 from bosch.evaluation.prompts import encode
+from bosch.models.positions import num_positions
 
 
 def generate_answers(
@@ -63,15 +64,10 @@ def generate_answers(
     return [answers[index] for index in range(len(encoded))]
 
 
-def context_length(model: PreTrainedModel) -> int | None:
-    """Positions that the model was made for, in tokens; None where its config does not say."""
-    return getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-
-
 def _check_lengths(model: PreTrainedModel, encoded: list[list[int]], max_new_tokens: int) -> None:
     if empty := [index for index, ids in enumerate(encoded) if not ids]:
         raise BoschError(f"prompt {empty[0]} has no tokens; expected at least one, to be continued")
-    longest, limit = max(map(len, encoded), default=0), context_length(model)
+    longest, limit = max(map(len, encoded), default=0), num_positions(model.config)
     if limit is not None and longest + max_new_tokens > limit:
         raise BoschError(
             f"a prompt of {longest} tokens and an answer of up to {max_new_tokens} exceed the {limit} positions of the "

@@ -16,10 +16,10 @@ from bosch.common.lookup import import_extra
 from bosch.deploy.forward import rows_that_fit
 from bosch.errors import BoschError
 from bosch.evaluation import gsm8k
-from bosch.evaluation.generation import context_length
 from bosch.evaluation.needles import GENERATED
 from bosch.evaluation.part import SCORE, LoadedModel, Part
 from bosch.evaluation.settings import GROUPS, EvalSettings
+from bosch.models.positions import num_positions
 
 GROUP = "lm-eval"
 """What tasks are reported with that are none of the paper's."""
@@ -93,7 +93,7 @@ def _evaluate(loaded: LoadedModel, name: str, manager: Any, settings: EvalSettin
         import_extra("lm_eval", "--harness", "eval"),
         import_extra("lm_eval.models.huggingface", "--harness", "eval"),
     )
-    positions = context_length(loaded.model)
+    positions = num_positions(loaded.model.config)
     with contextlib.redirect_stdout(sys.stderr), _harness_errors(name):
         batch_size = rows_that_fit(positions or settings.batch_tokens, settings.batch_tokens)
         found = lm_eval.simple_evaluate(

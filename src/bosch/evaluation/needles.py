@@ -5,7 +5,6 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bosch.calibration import Example, make_examples
@@ -13,6 +12,7 @@ from bosch.deploy.forward import predict, rows_that_fit
 from bosch.evaluation.generation import generate_answers
 from bosch.evaluation.prompts import encode
 from bosch.evaluation.settings import EvalSettings
+from bosch.scoring.batches import score_tokens
 from bosch.scoring.objective import Score
 
 TEACHER_FORCED, GENERATED, NLL = "accuracy", "generated", "nll"
@@ -133,8 +133,8 @@ def _score_batch(model: PreTrainedModel, batch: Sequence[Example], batch_tokens:
         for row, example in enumerate(batch):
             begin, end = max(start, example.answer_start), min(start + logits.shape[1], len(example.input_ids))
             if begin < end:
-                predicted, wanted = logits[row, begin - start : end - start].float(), tokens[row, begin:end]
-                hits[row] &= bool((predicted.argmax(-1) == wanted).all())
-                sums[row] += cross_entropy(predicted, wanted, reduction="sum").item()
-    nlls = [total / example.num_answer_tokens for total, example in zip(sums, batch, strict=True)]
-    return zip(hits, nlls, strict=True)
+                found, nlls = score_tokens(logits[row, begin - start : end - start], tokens[row, begin:end])
+                hits[row] &= bool(found.all())
+                sums[row] += float(nlls.sum())
+    means = [total / example.num_answer_tokens for total, example in zip(sums, batch, strict=True)]
+    return zip(hits, means, strict=True)

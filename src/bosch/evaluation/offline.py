@@ -10,10 +10,11 @@ from bosch.calibration.tokens import as_chat
 from bosch.common.lookup import lookup
 from bosch.errors import BoschError
 from bosch.evaluation import gsm8k, longbench
-from bosch.evaluation.generation import context_length, generate_answers
+from bosch.evaluation.generation import generate_answers
 from bosch.evaluation.metrics import strict_number
 from bosch.evaluation.prompts import cut_middle
 from bosch.evaluation.results import TaskResult
+from bosch.models.positions import num_positions
 
 
 def evaluate_longbench(
@@ -89,7 +90,7 @@ def _renderer(tokenizer: PreTrainedTokenizerBase, chat: bool) -> Callable[[str],
 
 
 def _prompt_limit(model: PreTrainedModel, max_new_tokens: int) -> int:
-    length = context_length(model)
+    length = num_positions(model.config)
     if length is None:
         raise BoschError("the model's config does not say how many positions it has; expected a limit for the prompts")
     return length - max_new_tokens

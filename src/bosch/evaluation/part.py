@@ -8,7 +8,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bosch.common.progress import Progress
 from bosch.errors import BoschError
-from bosch.evaluation.generation import context_length
 
 SCORE = "score"
 """The score of a task that has one."""
@@ -34,7 +33,7 @@ class LoadedModel:
         Raises:
             BoschError: it has fewer positions.
         """
-        limit = context_length(self.model)
+        limit = num_positions(self.model.config)
         if limit is not None and limit < num_positions:
             raise BoschError(
                 f"the model has {limit} positions, and {num_positions} are asked for; choose shorter --lengths, or "

@@ -13,10 +13,10 @@ from bosch.deploy.hybridize import mask_of, set_window
 from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.deploy.recipe import Recipe, open_target, read_target
 from bosch.errors import BoschError
-from bosch.evaluation.generation import context_length
 from bosch.evaluation.settings import EvalSettings
 from bosch.heads import HeadMask
 from bosch.models.packaged import MODELS
+from bosch.models.positions import num_positions
 from bosch.runs import load_masks, name_masks
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def describe(model: "PreTrainedModel", mask: HeadMask | None) -> dict[str, Any]:
         "window": mask and mask.shown_window,
         "sinks": mask and mask.sinks,
         "reach": mask and mask.reach,
-        "positions": context_length(model),
+        "positions": num_positions(model.config),
     }
 
 

@@ -10,6 +10,7 @@ from bosch.common.lookup import lookup
 from bosch.errors import BoschError
 from bosch.models.packaged import MODELS, fetch
 from bosch.models.positions import extend_positions
+from bosch.models.positions import num_positions as positions_of
 
 if TYPE_CHECKING:
     import torch
@@ -85,10 +86,8 @@ def random_model(
     source = _resolve_source(name_or_path)
     with _loading_errors(source):
         config = AutoConfig.from_pretrained(source, **_loading_options(source, trust_remote_code))
-        text_config = config.get_text_config(decoder=True)
-        positions = getattr(text_config, "max_position_embeddings", None)
-        if positions is not None:
-            text_config.max_position_embeddings = max(positions, num_positions)
+        if (positions := positions_of(config)) is not None:
+            config.get_text_config(decoder=True).max_position_embeddings = max(positions, num_positions)
         torch.manual_seed(seed)
         with torch_device:
             model = AutoModelForCausalLM.from_config(config, dtype=torch_dtype, trust_remote_code=trust_remote_code)

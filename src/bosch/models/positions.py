@@ -1,4 +1,4 @@
-"""More positions than a model was trained with, by YaRN (Peng et al., 2309.00071), as transformers computes it."""
+"""How many positions a model was made for, and more of them by YaRN (Peng et al., 2309.00071)."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -9,8 +9,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 
+def num_positions(config: "PreTrainedConfig") -> int | None:
+    """Longest sequence that a model was made for, in tokens; None where its config does not say."""
+    return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+
+
 def extend_positions(config: "PreTrainedConfig", factor: float) -> None:
-    """Scale the rotary embedding that a config describes, in place, and raise its number of positions.
+    """Scale the rotary embedding that a config describes, in place, as transformers computes it, and raise its number of
+    positions.
 
     Where layers that slide by themselves have a rotary embedding of their own, it stays: they never look further back
     than they were trained to.
@@ -24,7 +30,7 @@ def extend_positions(config: "PreTrainedConfig", factor: float) -> None:
     """
     text = config.get_text_config(decoder=True)
     rope: dict[str, Any] | None = getattr(text, "rope_parameters", None)
-    positions = getattr(text, "max_position_embeddings", None)
+    positions = num_positions(config)
     if not rope or positions is None:
         raise BoschError(f"YaRN scales rotary embeddings, and a {config.model_type} has none")
     full = rope if "rope_type" in rope else rope.get("full_attention") or {}

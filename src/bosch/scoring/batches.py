@@ -52,6 +52,20 @@ def group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list
     return groups
 
 
+def score_tokens(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """How well tokens are predicted: the one place that says what a hit and an NLL are (paper 3.3).
+
+    Args:
+        logits: (N, vocabulary), of any dtype.
+        tokens: (N,) int64.
+
+    Returns:
+        (N,) bool, whether each is the likeliest; and (N,) NLLs in nats, float32 or, of such logits, float64.
+    """
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return wide.argmax(-1) == tokens, torch.nn.functional.cross_entropy(wide, tokens, reduction="none")
+
+
 def answer_tokens(examples: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
     """Predicting positions, answer tokens and which are real, each (B, A)."""
     width = max(len(example.input_ids) - example.answer_start for example in examples)

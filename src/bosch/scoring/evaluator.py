@@ -24,7 +24,7 @@ from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
-from bosch.scoring.batches import Batch, answer_tokens, group_by_length
+from bosch.scoring.batches import Batch, answer_tokens, group_by_length, score_tokens
 from bosch.scoring.journal import Journal
 from bosch.scoring.objective import Cost, Score
 
@@ -219,16 +219,13 @@ class Evaluator:
             return self._score_batch(self._batches[number], mask)
 
     def _score_batch(self, batch: Batch, mask: HeadMask) -> list[Result]:
-        logits = self._answer_logits(batch, mask)
-        answers = batch.answers[batch.real]
-        token_nlls = torch.nn.functional.cross_entropy(logits, answers, reduction="none")
-        token_hits = logits.argmax(-1) == answers
+        token_hits, token_nlls = score_tokens(self._answer_logits(batch, mask), batch.answers[batch.real])
         counts = batch.real.sum(1).tolist()
         parts = zip(token_hits.split(counts), token_nlls.split(counts), strict=True)
         return [(bool(hits.all()), float(nlls.mean())) for hits, nlls in parts]
 
     def _answer_logits(self, batch: Batch, mask: HeadMask) -> Tensor:
-        """Logits (N, vocabulary), float32 or float64, at the N positions of the batch that predict answer tokens."""
+        """Logits (N, vocabulary) at the N positions of the batch that predict answer tokens."""
         decoder, last = self.decoder, self.decoder.num_layers - 1
         common = min(mask.first_difference(self.base), last)
         start = max(layer for layer in batch.boundaries if layer <= common)
@@ -242,8 +239,7 @@ class Evaluator:
         if last <= common and last % self._stride == 0:
             batch.boundaries[last] = hidden
         hidden = self._run_last(batch, hidden, mask)
-        logits = decoder.logits(hidden[batch.real], batch.calls)
-        return logits if logits.dtype == torch.float64 else logits.float()
+        return decoder.logits(hidden[batch.real], batch.calls)
 
     def _run_last(self, batch: Batch, hidden: Tensor, mask: HeadMask) -> Tensor:
         """The last layer, with keys of all tokens but only the predicting queries: (B, A, hidden size)."""

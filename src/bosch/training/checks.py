@@ -5,6 +5,7 @@ from transformers import PreTrainedModel
 
 from bosch.decoder import REPLAY_TOLERANCE
 from bosch.errors import BoschError
+from bosch.models.positions import num_positions
 from bosch.training.packing import PackedSequences
 
 
@@ -14,7 +15,7 @@ def check_sequences(model: PreTrainedModel, sequences: PackedSequences) -> None:
     Raises:
         BoschError: they are longer than it takes, or hold ids that it has no embedding for.
     """
-    longest = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    longest = num_positions(model.config)
     if longest is not None and sequences.length > longest:
         raise BoschError(f"sequences of {sequences.length} tokens are too long for the model, which takes {longest}")
     num_embeddings = _num_embeddings(model)

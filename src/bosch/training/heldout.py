@@ -3,10 +3,10 @@
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object
-from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from bosch.calibration import Example, ExampleSet
+from bosch.scoring.batches import score_tokens
 from bosch.scoring.objective import Score
 
 
@@ -45,5 +45,5 @@ def _score(model: PreTrainedModel, example: Example) -> tuple[bool, float]:
     answer = ids[0, example.answer_start :]
     # Without the last token, the last positions are those that predict the answer.
     output = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=len(answer))
-    logits = output.logits[0, -len(answer) :].float()
-    return bool((logits.argmax(-1) == answer).all()), float(cross_entropy(logits, answer))
+    hits, nlls = score_tokens(output.logits[0, -len(answer) :], answer)
+    return bool(hits.all()), float(nlls.mean())
