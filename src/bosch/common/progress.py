@@ -3,13 +3,23 @@ when piped."""
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from tqdm.auto import tqdm
 
-if TYPE_CHECKING:
-    from bosch.heads import HeadMask
-    from bosch.scoring.objective import Score
+
+class Scored(Protocol):
+    """What is shown of a score."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of examples answered."""
+        ...
+
+    @property
+    def nll(self) -> float:
+        """Mean answer NLL, in nats a token."""
+        ...
 
 
 def is_watched() -> bool:
@@ -38,7 +48,7 @@ class Progress:
         if is_watched():
             self._bar = tqdm(total=planned, initial=done, desc=name, unit="eval", file=sys.stderr, dynamic_ncols=True)
 
-    def on_evaluation(self, mask: "HeadMask", score: "Score | None") -> None:
+    def on_evaluation(self, mask: object, score: Scored | None) -> None:
         """Count one evaluation, given up or not."""
         if score is not None:
             self._lowest_nll = min(self._lowest_nll, score.nll)

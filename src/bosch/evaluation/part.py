@@ -33,7 +33,7 @@ class LoadedModel:
         Raises:
             BoschError: it has fewer positions.
         """
-        limit = num_positions(self.model.config)
+        limit = positions_of(self.model.config)
         if limit is not None and limit < num_positions:
             raise BoschError(
                 f"the model has {limit} positions, and {num_positions} are asked for; choose shorter --lengths, or "
