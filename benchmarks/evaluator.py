@@ -19,12 +19,11 @@ import torch
 
 import attention
 from bosch.calibration import ExampleSet, make_examples
-from bosch.scoring.objective import CountingScorer
 from bosch.decoder import Decoder
-from bosch.scoring.evaluator import Evaluator, Result
 from bosch.heads import HeadMask
 from bosch.models import load_model
-from bosch.scoring.objective import Objective
+from bosch.scoring.evaluator import Evaluator, Result
+from bosch.scoring.objective import CountingScorer, Objective
 from bosch.selectors import METHODS, Problem
 
 

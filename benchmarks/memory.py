@@ -10,8 +10,8 @@ import resource
 
 from bosch.calibration import ExampleSet, make_examples
 from bosch.decoder import Decoder
-from bosch.scoring.evaluator import Evaluator
 from bosch.models import load_model
+from bosch.scoring.evaluator import Evaluator
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bosch.experiments.settings import CompareSettings
-from bosch.experiments.compare import compare
 from bosch.common.files import read_json
 from bosch.common.pictures import save_figure
 from bosch.common.tables import text_table
+from bosch.experiments.compare import compare
+from bosch.experiments.settings import CompareSettings
 
 Row = dict[str, Any]
 

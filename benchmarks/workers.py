@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
-from bosch.scoring.distributed import LOCAL, DistributedEvaluator, Workers
 from bosch.models import load_model
+from bosch.scoring.distributed import LOCAL, DistributedEvaluator, Workers
 from bosch.selectors import random_mask
 from deploy import interleaved, timed
 

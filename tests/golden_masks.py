@@ -11,10 +11,10 @@ import torch
 
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
-from bosch.scoring.evaluator import Evaluator
 from bosch.models import load_model
-from bosch.scoring.objective import Objective
 from bosch.probing import Subject
+from bosch.scoring.evaluator import Evaluator
+from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS, Problem
 from tiny_checkpoint import TINY
 

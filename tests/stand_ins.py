@@ -1,8 +1,7 @@
 """A scorer that needs no model."""
 
-from bosch.scoring.objective import Cost
 from bosch.heads import HeadLayout, HeadMask
-from bosch.scoring.objective import Score
+from bosch.scoring.objective import Cost, Score
 
 
 class StandInScorer:

@@ -139,9 +139,12 @@ def test_every_option_of_the_command_line_is_a_keyword_with_the_same_default():
 @pytest.mark.parametrize(
     ("option", "argv", "sentence"),
     [
-        ({"ratio": 1.5}, ["--ratio", "1.5"], "the ratio must be a number from 0 (all full) to 1 (all sliding), got 1.5"),
-        ({"ratio": 0.5, "examples": 0}, ["--ratio", "0.5", "--examples", "0"], "examples must be an integer of at least 1"),
-        ({"ratio": 0.5, "method": "bosh"}, ["--ratio", "0.5", "--method", "bosh"], "unknown method 'bosh'; did you mean"),
+        ({"ratio": 1.5}, ["--ratio", "1.5"],
+         "the ratio must be a number from 0 (all full) to 1 (all sliding), got 1.5"),
+        ({"ratio": 0.5, "examples": 0}, ["--ratio", "0.5", "--examples", "0"],
+         "examples must be an integer of at least 1"),
+        ({"ratio": 0.5, "method": "bosh"}, ["--ratio", "0.5", "--method", "bosh"],
+         "unknown method 'bosh'; did you mean"),
         ({"ratio": 0.5, "method_options": "stps=3"}, ["--ratio", "0.5", "--method-options", "stps=3"],
          "unknown parameter of progressive 'stps'; did you mean 'steps'?"),
         ({}, [], "expected one of --ratio, --ratios, --kv-budget and --max-drop, got none"),

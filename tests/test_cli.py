@@ -79,7 +79,8 @@ def test_help_imports_nothing_heavy():
 
 
 def test_package_imports_nothing_heavy():
-    code = "import sys, bosch, bosch.models.loading, bosch.common.provenance; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    modules = "sys, bosch, bosch.models.loading, bosch.common.provenance"
+    code = f"import {modules}; print('torch' in sys.modules, 'numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False False\n"
 

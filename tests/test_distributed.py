@@ -9,10 +9,10 @@ import pytest
 
 from bosch.calibration import make_examples
 from bosch.cli import main
-from bosch.decoder import Decoder
-from bosch.scoring.evaluator import Evaluator
 from bosch.common.files import read_json
+from bosch.decoder import Decoder
 from bosch.models import load_model
+from bosch.scoring.evaluator import Evaluator
 from bosch.selectors import random_mask
 from tiny_checkpoint import TINY
 

@@ -7,8 +7,8 @@ import torch
 from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.scoring.evaluator import Evaluator
 from bosch.heads import HeadMask
+from bosch.scoring.evaluator import Evaluator
 from bosch.scoring.journal import Journal
 from bosch.selectors import random_mask
 from families import FAMILIES, make_model
@@ -139,7 +139,9 @@ def test_a_mask_seen_before_is_never_run_again(tmp_path):
     examples = random_examples([23] * 2)
 
     def evaluator(journal):
-        return Evaluator(decoder, examples, window=WINDOW, journal=journal, on_evaluation=lambda *_: ran.append(1))
+        made = Evaluator(decoder, examples, window=WINDOW, on_evaluation=lambda *_: ran.append(1))
+        made.use_journal(journal)
+        return made
 
     with Journal(tmp_path / "journal", {"model": "a"}) as journal:
         first = evaluator(journal)
@@ -205,7 +207,8 @@ def test_a_model_that_gives_nan_is_journaled_and_read_back(tmp_path):
         model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
     for _ in range(2):
         with Journal(tmp_path / "journal", {}) as journal:
-            evaluator = Evaluator(decoder, random_examples([23]), window=WINDOW, journal=journal)
+            evaluator = Evaluator(decoder, random_examples([23]), window=WINDOW)
+            evaluator.use_journal(journal)
             score = evaluator.score(evaluator.full)
             assert score.hits == (False,)
             assert score.nlls[0] != score.nlls[0]
@@ -261,7 +264,8 @@ def test_what_is_known_of_a_mask_saves_work_and_changes_no_answer(tmp_path):
     ran, answers = [], []
     for _ in range(2):  # the second time with the first one's journal, as a search that goes on after a kill
         with Journal(tmp_path / "journal", {"model": "a"}) as journal:
-            evaluator = one_by_one(decoder, journal=journal, on_evaluation=lambda mask, score: ran.append(score))
+            evaluator = one_by_one(decoder, on_evaluation=lambda mask, score: ran.append(score))
+            evaluator.use_journal(journal)
             evaluator.score(evaluator.full)
             mask = random_mask(evaluator.full, 0.5, 1)
             most = evaluator.score(evaluator.full).nll

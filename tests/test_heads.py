@@ -86,7 +86,7 @@ def test_mask_in_numbers():
     assert (MASK.num_localized, MASK.localized_per_layer, MASK.ratio) == (3, (2, 1), 0.6)
     assert [MASK[unit] for unit in MASK.layout.units()] == [True, False, False, False, True]
     assert MASK.key() == "100.01"
-    assert str(MASK) == "3 of 5 units sliding (ratio 0.600, window 4)"
+    assert str(MASK) == "3 of 5 KV heads sliding (ratio 0.600, window 4)"
 
 
 def test_corners_of_the_space():
@@ -143,7 +143,7 @@ def test_layers_with_windows_of_their_own():
     assert MASK.first_difference(WIDE) == 1
     assert (WIDE.windows, WIDE.shown_window, MASK.windows, MASK.shown_window) == ((4, 9), "4, 9", (4,), 4)
     assert (MASK.reach, WIDE.reach) == (3 + 3 + 2, 3 + 8 + 2)
-    assert str(WIDE) == "3 of 5 units sliding (ratio 0.600, window 4, 9)"
+    assert str(WIDE) == "3 of 5 KV heads sliding (ratio 0.600, window 4, 9)"
 
 
 def test_a_window_of_a_layer_in_which_nothing_slides_makes_no_difference():

@@ -53,12 +53,6 @@ def test_a_journal_of_another_search_is_refused(tmp_path):
         Journal(tmp_path / "j", {**SUBJECT, "window": 8})
 
 
-def test_one_process_at_a_time(tmp_path):
-    with Journal(tmp_path / "j", SUBJECT), pytest.raises(BoschError, match="in use by another running search"):
-        Journal(tmp_path / "j", SUBJECT)
-    Journal(tmp_path / "j", SUBJECT).close()
-
-
 def test_a_file_that_is_no_journal_is_refused_and_kept(tmp_path):
     text = json.dumps({"schema": "other"}).encode()
     line = b"%08x %s\n" % (zlib.crc32(text), text)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, T5Config
 
-from bosch import BoschError, models, packaged
-from bosch.models import load_model
+from bosch import BoschError
+from bosch.models import load_model, loading, packaged
 from bosch.models.packaged import DEFAULT_MODEL, MODELS, PackagedModel, fetch
 
 
@@ -179,7 +179,7 @@ def test_dtype_is_the_one_asked_for(saved, dtype, expected):
 )
 def test_auto_dtype_is_bfloat16_only_where_the_cpu_computes_it(monkeypatch, capabilities, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert models._resolve_dtype("auto", torch.device("cpu")) == expected
+    assert loading._resolve_dtype("auto", torch.device("cpu")) == expected
 
 
 def test_mistakes_in_the_options():
@@ -205,7 +205,7 @@ def test_directory_and_file_that_hold_no_model(tmp_path):
 
 @pytest.mark.parametrize("name", ["smollm3", "nobody/nothing"])
 def test_unknown_model_without_network_is_one_sentence(monkeypatch, name):
-    monkeypatch.setattr(models, "_hub_answers", lambda _: False)
+    monkeypatch.setattr(loading, "_hub_answers", lambda _: False)
     with pytest.raises(
         BoschError, match=f"'{name}' is neither a known model .*smollm2-135m.*, nor a directory"
     ) as error:
@@ -215,7 +215,7 @@ def test_unknown_model_without_network_is_one_sentence(monkeypatch, name):
 
 def test_hub_out_of_reach_is_seen_without_retries(monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", _raise(OSError("Name or service not known")))
-    assert not models._hub_answers("nobody/nothing")
+    assert not loading._hub_answers("nobody/nothing")
 
 
 def _raise(error: Exception):

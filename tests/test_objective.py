@@ -4,7 +4,7 @@ import pytest
 
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
-from bosch.scoring.objective import OBJECTIVES, Bound, Objective, Score
+from bosch.scoring.objective import OBJECTIVES, Bound, Cost, Objective, Score
 
 
 class Table:
@@ -19,6 +19,9 @@ class Table:
 
     def score(self, mask):
         return self.scores[mask.num_localized]
+
+    def cost(self, masks):
+        return Cost(len(list(masks)), 0.0, 0.0)
 
     def rebase(self, mask):
         pass
@@ -95,3 +98,17 @@ def test_anchored_bounds_stop_at_the_first_example_that_decides():
     assert objective.at_least(mask, 1.05) == Bound(pytest.approx(1.0), False)
     assert objective.at_least(mask, 1.3).is_exact is False
     assert objective.at_least(full, -9.0) == Bound(1.0, True)
+
+
+def test_an_objective_knows_what_its_own_masks_cost_and_not_those_of_others():
+    """Two objectives of one scorer; a mask that is asked for again, and the anchors, which count as masks do."""
+    scorer = Table(SCORES)
+    objective, other = Objective(scorer, "nll"), Objective(scorer, "nll")
+    assert objective.cost().evaluations == 0
+    half = scorer.full.localize([(0, 0), (1, 1)])
+    objective.score(half)
+    objective.score(half)
+    assert (objective.asked, objective.cost().evaluations) == ({half}, 1)
+    objective(half)
+    assert (objective.asked, objective.cost().evaluations) == ({half, scorer.full, scorer.sliding}, 3)
+    assert other.cost().evaluations == 0

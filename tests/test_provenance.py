@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bosch
-from bosch import provenance as module
+from bosch.common import provenance as module
 from bosch.common.provenance import model_hash, provenance
 
 SAME_MODEL = """

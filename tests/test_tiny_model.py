@@ -1,19 +1,18 @@
 """The trained model in tests/models/tiny: a real thing to find, small enough for every test run."""
 
-import sys
 from statistics import fmean
 
 import pytest
 import torch
 
 from bosch.calibration import make_examples
-from bosch.scoring.objective import CountingScorer
 from bosch.decoder import Decoder
-from bosch.scoring.evaluator import Evaluator
 from bosch.models import load_model
-from bosch.scoring.objective import Objective
 from bosch.probing import Subject
+from bosch.scoring.evaluator import Evaluator
+from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS, Problem, random_mask
+from bosch.selectors.floating import Floating
 from tiny_checkpoint import TINY
 
 WINDOW = 8
@@ -73,13 +72,12 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
 
 
 @pytest.mark.parametrize("kind", ["nll", "accuracy+nll"])
-def test_racing_chooses_what_measuring_everything_chooses(tiny, kind, monkeypatch):
+def test_racing_chooses_what_measuring_everything_chooses(tiny, kind):
     """The first unit to slide: of 24 measurements most are given up, and the best of all is found."""
     decoder, tokenizer = tiny
     data = examples(tokenizer, "calibration", 12)
     raced, whole = (Evaluator(decoder, data, window=WINDOW, batch_tokens=400) for _ in range(2))
-    monkeypatch.setattr(sys.modules["bosch.selectors.racing"], "TOLERANCE", -1.0)  # no layer slides whole
-    selection = METHODS["floating"]().select(
+    selection = Floating(tolerance=-1.0).select(  # no layer slides whole
         Problem(Objective(raced, kind)), 1 / 24, budget=1, seed=0, on_stage=lambda *_: None
     )
     objective = Objective(whole, kind)
@@ -102,7 +100,7 @@ def test_the_three_stages_beat_layer_patterns_and_are_no_worse_than_static_metho
         return judge.score(selection.mask).accuracy
 
     found = accuracy("bosch")
-    layers = [accuracy("bme"), accuracy("intr"), fmean(accuracy("rand", seed) for seed in range(3))]
+    layers = [accuracy("bme"), accuracy("intr"), fmean(accuracy("random-layers", seed) for seed in range(3))]
     static = {method: accuracy(method) for method in ("dcam", "apl", "proxy", "qada", "razor", "fisher")}
     print(ratio, found, layers, static)
     assert found > max(layers)

@@ -7,12 +7,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, BloomConfig, Qwen3Config, Qwen3ForCausalLM
 
 from bosch.cli import main
+from bosch.common.files import read_json
 from bosch.deploy import hybridize, mask_of
-from bosch.deploy.recipe import open_target, read_target
 from bosch.deploy.forward import forward
+from bosch.deploy.recipe import open_target, read_target
 from bosch.errors import BoschError
 from bosch.evaluation.settings import EvalSettings
-from bosch.common.files import read_json
 from bosch.models import load_model
 from bosch.models.positions import extend_positions
 from evaluation.conftest import MASK

@@ -128,6 +128,7 @@ class Decoder:
         with hybrid_attention(self.model), _forward_replaced(self.layers, record):
             output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
         assert len(arguments) == self.num_layers, f"{len(arguments)} of {self.num_layers} layers were called"
+        output["last_hidden_state"] = entered[0].new_empty(0)  # it is replaced, and should not be held till then
         return entered[0], LayerCalls(input_ids.shape[1], tuple(arguments), output)
 
     def run(

@@ -5,12 +5,11 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from bosch.common.files import read_json
 from bosch.common.output import OutputDirectory
-from bosch.common.tables import text_table
+from bosch.common.tables import mean_and_spread, text_table
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
 
@@ -239,9 +238,7 @@ def _score_line(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = [name, f"{rows[0]['ratio']:.3f}"]
     for split in ("heldout", "calibration"):
         for kind, digits in (("accuracy", 2), ("nll", 3)):
-            values = [row[split][kind] for row in rows]
-            spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-            cells.append(f"{fmean(values):.{digits}f}{spread}")
+            cells.append(mean_and_spread([row[split][kind] for row in rows], digits))
     return cells
 
 

@@ -4,11 +4,10 @@ import pytest
 from masks_by_hand import LAYOUT, sliding
 from matplotlib.figure import Figure
 
-from bosch.analysis.locality import LocalityChoice
+from bosch.analysis.locality import LocalityChoice, draw_locality
 from bosch.analysis.overlap import Panel, draw_overlap
 from bosch.analysis.units import draw_layers, draw_units
-from bosch.analysis.locality import draw_locality
-from bosch.analysis.pictures import style
+from bosch.common.pictures import LARGEST_INCHES
 from bosch.heads import HeadLayout, HeadMask
 
 A = sliding([(0, 0), (0, 2), (2, 1), (4, 0)])
@@ -20,8 +19,8 @@ AWKWARD = "$x_1^{\\frac & <b> 100% é"
 def drawn(monkeypatch) -> list[Figure]:
     """Figures in place of files."""
     figures: list[Figure] = []
-    for name in ("overlap", "localized", "locality"):
-        monkeypatch.setattr(f"bosch.analysis.pictures.{name}.save_figure", lambda figure, _: figures.append(figure))
+    for name in ("overlap", "units", "locality"):
+        monkeypatch.setattr(f"bosch.analysis.{name}.save_figure", lambda figure, _: figures.append(figure))
     return figures
 
 
@@ -102,4 +101,4 @@ def test_a_layout_of_any_size_fits_on_a_page(drawn, tmp_path):
     mask = HeadMask.all_full(HeadLayout((1,) * 700), 4)
     draw_units({"a": mask}, tmp_path / "x")
     draw_layers({"a": mask}, tmp_path / "x")
-    assert all(max(figure.get_size_inches()) <= style.LARGEST_INCHES for figure in drawn)
+    assert all(max(figure.get_size_inches()) <= LARGEST_INCHES for figure in drawn)

@@ -11,10 +11,10 @@ from masks_by_hand import LAYOUT, WINDOW, sliding, squeezed
 from matplotlib.figure import Figure
 
 from bosch.cli import analyze, app, main
-from bosch.scoring.objective import Cost
-from bosch.selectors.unit_scores import save_unit_scores
 from bosch.heads import HeadLayout, HeadMask
-from bosch.selectors.static import Measured
+from bosch.scoring.objective import Cost
+from bosch.selectors.method import Measured
+from bosch.selectors.unit_scores import save_unit_scores
 
 UNITS = list(LAYOUT.units())
 SMALL = {"dcam": sliding(UNITS[:3]), "razor": sliding(UNITS[1:4]), "bosch": sliding([(4, 0), (0, 1), (0, 2)])}
@@ -245,7 +245,7 @@ def test_help_ends_with_an_example_that_parses(action, capsys):
 def test_comparing_masks_does_not_wait_for_torch():
     code = (
         "import sys\nimport bosch.analysis, bosch.runs\n"
-        "from bosch.analysis.reports import overlap, turnover, units\nprint('torch' in sys.modules)"
+        "from bosch.analysis import overlap, turnover, units\nprint('torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"

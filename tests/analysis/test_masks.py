@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from masks_by_hand import LAYOUT, sliding
 
-from bosch.runs import by_ratio, load_mask, load_masks, model_name, name_masks
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
+from bosch.runs import by_ratio, load_mask, load_masks, model_name, name_masks
 
 MASK = sliding([(0, 0), (2, 4)])
 

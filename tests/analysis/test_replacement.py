@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from masks_by_hand import LAYOUT, WINDOW, growing, sliding
 
-from bosch.experiments.replacement import replace_randomly, score_replacements
 from bosch.errors import BoschError
+from bosch.experiments.replacement import replace_randomly, score_replacements
 from bosch.heads import HeadLayout, HeadMask
 from bosch.scoring.objective import Score
 

@@ -8,19 +8,18 @@ import pytest
 import torch
 from masks_by_hand import squeezed
 
-from bosch.experiments.replacement import ReplacementDirectory
 from bosch.calibration import make_examples
 from bosch.cli import main
+from bosch.common.files import read_json
+from bosch.common.provenance import model_hash
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.scoring.evaluator import Evaluator
-from bosch.common.output import open_directory
-from bosch.common.files import read_json
+from bosch.experiments.replacement import ReplacementDirectory
+from bosch.experiments.settings import SearchSettings
 from bosch.heads import HeadLayout, HeadMask
 from bosch.models import load_model
-from bosch.common.provenance import model_hash
 from bosch.runs import RunDirectory
-from bosch.experiments.settings import SearchSettings
+from bosch.scoring.evaluator import Evaluator
 from tiny_checkpoint import TINY
 
 LAYOUT = HeadLayout((4,) * 6)
@@ -34,7 +33,7 @@ SETTINGS = SearchSettings(
     ratio=0.25,
     window=8,
     tasks=("niah_single_1", "niah_single_2"),
-    length=(128,),
+    lengths=(128,),
     examples=1,
     heldout=5,
     seed=3,
@@ -55,7 +54,8 @@ def searches(tiny, tmp_path) -> tuple[Path, Path]:
     origin = {"model": str(TINY), "model_hash": model_hash(tiny[0].model)}
     for name, mask in (("small", SMALL), ("large", LARGE)):
         run = RunDirectory(tmp_path / name)
-        open_directory(run, SETTINGS)
+        with run.claimed(SETTINGS) as claim:
+            claim.begin()
         mask.save(run.mask, {**origin, "settings": dataclasses.asdict(SETTINGS)})
     return tmp_path / "small", tmp_path / "large"
 
@@ -100,7 +100,7 @@ def test_scores_are_those_of_plain_passes_over_the_held_out_set(searches, tiny, 
     assert f"| A | 0.292 | {accuracies[0]:.2f} | {nlls[0]:.3f} |" in out
     assert f"| A' (mean of 3, ± spread) | 0.292 | {sum(accuracies[1:]) / 3:.2f} ± " in out
     assert f" | {sum(nlls[1:]) / 3:.3f} ± " in out
-    saved = [HeadMask.load(run.path_masks / f"replaced-{seed}.json", LAYOUT) for seed in range(3)]
+    saved = [HeadMask.load(run.masks / f"replaced-{seed}.json", LAYOUT) for seed in range(3)]
     assert [mask.key() for mask in saved] == [row["mask"] for row in found["rows"][1:]]
     assert len(run.table.read_text().splitlines()) == 1 + 4
 
@@ -139,7 +139,7 @@ def test_another_test_in_the_directory_is_refused_and_replaced_only_on_demand(se
     assert main(command(searches, tmp_path / "out", "--seeds", "1")) == 0
     before = (tmp_path / "out" / "replacement.json").read_bytes()
     assert main(command(searches, tmp_path / "out", "--seeds", "2")) == 2
-    assert "holds another run (its replacements is 1, now it is 2)" in capsys.readouterr().err
+    assert "holds another replacement test (its replacements is 1, now it is 2)" in capsys.readouterr().err
     assert (tmp_path / "out" / "replacement.json").read_bytes() == before
     assert main(command(searches, tmp_path / "out", "--seeds", "2", "--overwrite")) == 0
     assert len(read_json(tmp_path / "out" / "replacement.json")["rows"]) == 3
@@ -148,7 +148,7 @@ def test_another_test_in_the_directory_is_refused_and_replaced_only_on_demand(se
 def test_the_directory_of_a_search_is_never_taken(searches, capsys):
     before = (searches[1] / "run.json").read_bytes()
     assert main(command(searches, searches[1], "--overwrite")) == 2
-    assert "is not the settings of a run; choose another output directory" in capsys.readouterr().err
+    assert "run.json is not of a replacement test" in capsys.readouterr().err
     assert (searches[1] / "run.json").read_bytes() == before
 
 
@@ -199,9 +199,9 @@ def list_in_a_list(small: Path, large: Path) -> None:
     change_settings(large, tasks=[["niah_single_1"]])
 
 
-def no_seed(small: Path, large: Path) -> None:
+def no_window_setting(small: Path, large: Path) -> None:
     data = read_json(large / "run.json")
-    del data["settings"]["seed"]
+    del data["settings"]["window"]
     edit(large / "run.json", settings=data["settings"])
 
 
@@ -218,12 +218,12 @@ def gone_model(small: Path, large: Path) -> None:
         (no_origin, "large does not say which model its mask is for; expected a finished search"),
         (other_window, "the masks slide differently: the smaller with window 11"),
         (nested, "there is none to put back"),
-        (exchanged, "localizes more, got 7 and 4"),
-        (other_schema, "run.json is not the settings of a search; expected the schema 'bosch.run/1'"),
+        (exchanged, "the smaller with some sliding KV heads and the larger with more; got 7 of 24"),
+        (other_schema, "run.json is not of a search (expected the schema 'bosch.run/1')"),
         (not_json, "run.json: not valid JSON"),
-        (text_for_a_number, "run.json: its heldout is '5'; expected int"),
-        (list_in_a_list, "run.json: its tasks is [['niah_single_1']]; expected tuple[str, ...]"),
-        (no_seed, "run.json: its seed is None; expected"),
+        (text_for_a_number, "run.json: its heldout must be an integer, got '5'"),
+        (list_in_a_list, "run.json: its tasks must be a text, got ['niah_single_1']"),
+        (no_window_setting, "run.json: its window must be an integer, got None"),
         (gone_model, "no such directory: ./gone"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -261,8 +261,8 @@ def test_a_search_directory_cannot_consent_to_running_code(searches, tmp_path, m
 
 @pytest.mark.slow
 def test_two_searches_and_what_became_of_their_units(tmp_path, capsys):
-    """The whole way. `rand` and `intr` choose by the numbers of the layers alone, the same on every machine."""
-    small, large = tmp_path / "rand", tmp_path / "intr"
+    """The whole way. `random-layers` and `intr` choose by the numbers of the layers alone, the same on every machine."""
+    small, large = tmp_path / "random-layers", tmp_path / "intr"
     common = f"--model {TINY} --window 8 --tasks niah_single_1 --lengths 128 --examples 4 --heldout 4 --dtype float32"
     for run, ratio in ((small, 0.25), (large, 0.5)):
         assert main(f"search {common} --method {run.name} --ratio {ratio} --output {run}".split()) == 0

@@ -5,16 +5,15 @@ from pathlib import Path
 import pytest
 from masks_by_hand import LAYOUT, WINDOW, sliding
 
-from bosch.runs import MaskFile
-from bosch.selectors.unit_scores import load_scores_for
-from bosch.scoring.objective import Cost
 from bosch.errors import BoschError
-from bosch.selectors.unit_scores import save_unit_scores
-from bosch.selectors.static import Measured
+from bosch.runs import MaskFile
+from bosch.scoring.objective import Cost
+from bosch.selectors.method import Measured
+from bosch.selectors.unit_scores import load_scores_for, save_unit_scores
 
 SCORES = {unit: 0.25 * number for number, unit in enumerate(LAYOUT.units())}
 ORIGIN = {"model_hash": "abc", "window": WINDOW, "sinks": 0, "seed": 3}
-CHOICE = MaskFile(Path("choice.json"), sliding([(0, 0)]), None, None, "abc")
+CHOICE = MaskFile(Path("choice.json"), sliding([(0, 0)]), {"model_hash": "abc"})
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def change(path: Path, **changes: object) -> None:
 
 def test_scores_come_back_for_the_mask_of_their_model(path):
     assert load_scores_for(path, CHOICE) == SCORES
-    assert load_scores_for(path, dataclasses.replace(CHOICE, model_hash=None)) == SCORES
+    assert load_scores_for(path, dataclasses.replace(CHOICE, provenance={})) == SCORES
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from stand_in import MODEL, UNITS, read_log, write_script
 
+from bosch.bench import children, report, rows, run
 from bosch.bench.rows import BenchDirectory
 from bosch.bench.settings import BenchSettings
-from bosch.bench import children, report, rows, run
 from bosch.cli import main
-from bosch.errors import BoschError
 from bosch.common.files import read_json
+from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from small_search import snapshot
 

@@ -8,8 +8,7 @@ import torch
 from transformers import DynamicCache
 
 from bosch.bench import measure as measuring
-from bosch.bench.measure import count_bytes, measure
-from bosch.bench.measure import peak_bytes, reset_peak
+from bosch.bench.measure import count_bytes, measure, peak_bytes, reset_peak
 from bosch.deploy.hybridize import hybridize
 from bosch.heads import HeadLayout, HeadMask
 from families import make_model

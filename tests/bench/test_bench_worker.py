@@ -10,12 +10,11 @@ from transformers import AutoModelForCausalLM
 
 from bosch.bench.rows import BenchDirectory
 from bosch.bench.settings import BenchSettings
-from bosch.bench.worker import Task
-from bosch.bench.worker import describe, open_model, work
+from bosch.bench.worker import Job, describe, open_model, work
 from bosch.cli import main
+from bosch.common.files import read_json
 from bosch.deploy import hybridize
 from bosch.errors import BoschError
-from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
 from families import make_config, make_model
 
@@ -96,13 +95,13 @@ def test_a_model_is_described_as_the_original():
 
 def test_a_task_survives_as_text():
     for mask in (None, MASK):
-        task = Task(settings("m", windows=(3, 5)), (2, 29), mask)
-        assert Task.from_text(task.to_text()) == task
+        job = Job(settings("m", windows=(3, 5)), (2, 29), mask)
+        assert Job.from_text(job.to_text()) == job
 
 
 def test_replies_are_the_model_and_a_measurement_a_context(config_path):
     for mask, cache_bytes in ((None, [6 * 13, 6 * 29]), (MASK, [3 * 13 + 3 * 11, 3 * 29 + 3 * 11])):
-        first, *others = work(Task(settings(config_path), (13, 29), mask))
+        first, *others = work(Job(settings(config_path), (13, 29), mask))
         assert first["model"]["units_per_layer"] == [2, 2, 2]
         assert first["model"]["attention"] == "sdpa"
         assert [reply["measurement"]["context"] for reply in others] == [13, 29]
@@ -111,9 +110,9 @@ def test_replies_are_the_model_and_a_measurement_a_context(config_path):
 
 @pytest.mark.slow
 def test_a_child_says_what_the_user_can_mend(tmp_path):
-    task = Task(settings(tmp_path / "nowhere"), (13,), None)
+    job = Job(settings(tmp_path / "nowhere"), (13,), None)
     command = [sys.executable, "-P", "-m", "bosch.bench.worker"]
-    found = subprocess.run(command, input=task.to_text(), capture_output=True, text=True, check=True)
+    found = subprocess.run(command, input=job.to_text(), capture_output=True, text=True, check=True)
     (line,) = found.stdout.splitlines()
     assert json.loads(line) == {"error": f"no such directory: {tmp_path / 'nowhere'}"}
 

@@ -51,13 +51,20 @@ def test_a_bos_stands_before_each_piece(bos_tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["nonsense", "[]", "3", '{"prompt": "a"}', '{"prompt": 1, "answer": "b"}', '{"prompt": "", "answer": "b"}'],
+    ("line", "message"),
+    [
+        ("nonsense", "not valid JSON: Expecting value"),
+        ("[]", r"expected an object, found \[\]"),
+        ("3", "expected an object, found 3"),
+        ('{"prompt": "a"}', "it lacks answer; expected prompt, answer"),
+        ('{"prompt": 1, "answer": "b"}', "prompt must be of type str, found 1"),
+        ('{"prompt": "", "answer": "b"}', "prompt and answer must not be empty"),
+    ],
 )
-def test_a_line_that_is_no_pair_is_named(bos_tokenizer, tmp_path, line):
+def test_a_line_that_is_no_pair_is_named(bos_tokenizer, tmp_path, line, message):
     path = write_pairs(tmp_path / "mine.jsonl", [("one", "two")])
     path.write_text(path.read_text() + "\n" + line + "\n")
-    with pytest.raises(BoschError, match=r"mine\.jsonl, line 3: expected an object like"):
+    with pytest.raises(BoschError, match=rf"mine\.jsonl, line 3: {message}"):
         make(bos_tokenizer, path)
 
 
@@ -67,6 +74,14 @@ def test_too_little_is_an_error(bos_tokenizer, tmp_path):
         make(bos_tokenizer, path, "heldout", num_examples=2)
     with pytest.raises(BoschError, match="cannot read"):
         make(bos_tokenizer, tmp_path / "none")
+    with pytest.raises(BoschError, match=r'there is no .*none\.jsonl; expected a file of lines like \{"prompt": '):
+        make(bos_tokenizer, tmp_path / "none.jsonl")
+
+
+def test_json_that_is_not_in_lines_is_not_taken_for_a_text(bos_tokenizer, tmp_path):
+    (tmp_path / "mine.json").write_text(json.dumps([{"prompt": "one", "answer": "two"}] * 9))
+    with pytest.raises(BoschError, match=r"mine\.json is neither JSON lines nor a text; .* the ending \.jsonl"):
+        make(bos_tokenizer, tmp_path / "mine.json")
 
 
 def test_a_search_on_ones_own_pairs(model_path, tmp_path):

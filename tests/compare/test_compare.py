@@ -9,14 +9,14 @@ from statistics import fmean, pstdev
 import pytest
 
 from bosch.cli import main
-from bosch.experiments.settings import CompareSettings
-from bosch.experiments.compare import ComparisonDirectory
+from bosch.common.files import read_json
 from bosch.common.tables import wilson
 from bosch.errors import BoschError
-from bosch.scoring.evaluator import Evaluator
-from bosch.common.files import read_json
+from bosch.experiments.compare import ComparisonDirectory
+from bosch.experiments.settings import CompareSettings
 from bosch.heads import HeadLayout, HeadMask, quota
 from bosch.runs import RunDirectory
+from bosch.scoring.evaluator import Evaluator
 from small_search import OPTIONS
 
 LAYOUT = HeadLayout((3, 3, 3))

@@ -17,10 +17,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3
 
 import bosch.deploy.export as export_module
 from bosch.cli import main
+from bosch.common.files import read_json
 from bosch.deploy import mask_of
 from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.errors import BoschError
-from bosch.common.files import read_json
 from bosch.heads import HeadMask
 from tiny_checkpoint import TINY
 

@@ -8,13 +8,12 @@ from statistics import fmean
 import pytest
 
 from bosch.cli import main
+from bosch.common.files import read_json
 from bosch.common.tables import wilson
 from bosch.deploy.hybridize import hybridize
 from bosch.evaluation import needles, parts
-from bosch.evaluation.needle_report import _share_beyond
-from bosch.evaluation.needle_report import depth_table
-from bosch.evaluation.rows import Row, Rows
-from bosch.common.files import read_json
+from bosch.evaluation.needle_report import _share_beyond, depth_table
+from bosch.evaluation.rows import EvalRows, Row
 from bosch.heads import HeadMask
 from evaluation.conftest import MASK
 from evaluation.local_data import document, problem, write_lines
@@ -39,7 +38,7 @@ def evaluated(mask_path, tmp_path_factory):
 
 
 def test_every_model_has_every_task_at_every_length(evaluated):
-    rows = Rows.load(evaluated / "rows.json")
+    rows = EvalRows.load(evaluated / "rows.json")
     tasks = ["niah_single_1", "niah_single_2", "niah_single_3"]
     tasks += ["niah_multikey_1", "niah_multikey_2", "niah_multikey_3"]
     expected = [(name, task, length) for name in ("tiny", "by-hand") for length in (233, 311) for task in tasks]
@@ -51,7 +50,7 @@ def test_every_model_has_every_task_at_every_length(evaluated):
 
 
 def test_tables_average_as_the_paper_does(evaluated):
-    rows = [row for row in Rows.load(evaluated / "rows.json").rows if (row.target, row.length) == ("tiny", 233)]
+    rows = [row for row in EvalRows.load(evaluated / "rows.json").rows if (row.target, row.length) == ("tiny", 233)]
     score = {row.task.removeprefix("niah_"): 100 * row.scores["accuracy"] for row in rows}
     single = fmean(score[f"single_{number}"] for number in (1, 2, 3))
     multikey = fmean(score[f"multikey_{number}"] for number in (1, 2, 3))
@@ -68,7 +67,7 @@ def test_tables_average_as_the_paper_does(evaluated):
     line = next(line for line in section.splitlines() if line.startswith("| tiny"))
     assert [cell.strip() for cell in line.strip("|").split("|")] == ["tiny", *cells, ""]
     line = next(line for line in section.splitlines() if line.startswith("| by-hand"))
-    rows = [row for row in Rows.load(evaluated / "rows.json").rows if (row.target, row.length) == ("by-hand", 233)]
+    rows = [row for row in EvalRows.load(evaluated / "rows.json").rows if (row.target, row.length) == ("by-hand", 233)]
     beyond = [example["distance"] > 6 * (7 - 1) + 2 for row in rows for example in row.examples]
     assert line.strip("| ").endswith(f" {fmean(beyond):.0%}")
     assert "generated" in report
@@ -78,7 +77,7 @@ def test_tables_average_as_the_paper_does(evaluated):
 def test_the_spreadsheet_has_every_score(evaluated):
     with (evaluated / "rows.csv").open() as file:
         lines = list(csv.DictReader(file))
-    rows = Rows.load(evaluated / "rows.json").rows
+    rows = EvalRows.load(evaluated / "rows.json").rows
     assert len(lines) == 3 * len(rows)
     assert [float(line["value"]) for line in lines] == [score for row in rows for score in row.scores.values()]
     assert {(line["model"], line["ratio"], line["window"]) for line in lines} == {
@@ -128,11 +127,11 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_part(evaluated, mask_
     command = [*arguments(tmp_path / "run", TINY, mask=mask_path), "--generate"]
     monkeypatch.setattr(parts, "measure_needles", counted)
     assert main(command) == 130
-    assert len(Rows.load(tmp_path / "run" / "rows.json").rows) == 4
+    assert len(EvalRows.load(tmp_path / "run" / "rows.json").rows) == 4
     monkeypatch.setattr(parts, "measure_needles", lambda *given: asked.append(given[2:4]) or measure(*given))
     assert main(command) == 0
     assert len(asked) == 24
-    found, expected = (Rows.load(path / "rows.json").rows for path in (tmp_path / "run", evaluated))
+    found, expected = (EvalRows.load(path / "rows.json").rows for path in (tmp_path / "run", evaluated))
     assert [(row.target, row.task, row.length, row.examples) for row in found] == [
         (row.target, row.task, row.length, row.examples) for row in expected
     ]
@@ -150,9 +149,9 @@ def test_other_settings_and_other_weights_are_refused(tmp_path, capsys):
     assert "holds another run (its seed is 0, now it is 1)" in capsys.readouterr().err
     assert main([*command, "--seed", "1", "--overwrite"]) == 0
     data = read_json(tmp_path / "run" / "rows.json")
-    rows = Rows.load(tmp_path / "run" / "rows.json")
+    rows = EvalRows.load(tmp_path / "run" / "rows.json")
     changed = {"tiny": {**data["models"]["tiny"], "model_hash": "0" * 64}}
-    Rows(changed, ()).save(tmp_path / "run" / "rows.json")
+    EvalRows(changed, ()).save(tmp_path / "run" / "rows.json")
     assert main([*command, "--seed", "1"]) == 2
     assert "the rows of tiny so far are of a model with model_hash '000" in capsys.readouterr().err
     assert rows.rows
@@ -166,14 +165,14 @@ def test_windows_are_those_of_the_same_mask(tiny, mask_path, exported_half, tmp_
         ("hybrid", (TINY, exported_half), {}),
     ):
         assert main([*arguments(tmp_path / name, *words, windows="3,29", **options, **changes)]) == 0
-        rows = Rows.load(tmp_path / name / "rows.json")
+        rows = EvalRows.load(tmp_path / name / "rows.json")
         assert [row.target for row in rows.rows] == ["tiny", f"{name}, W = 3", f"{name}, W = 29"]
         for window in (3, 29):
             mask = HeadMask(MASK.layout, MASK.full, window, MASK.sinks)
             mask.save(tmp_path / "other.json", {"method": "other"})
             output = tmp_path / f"{name}{window}"
             assert main(arguments(output, TINY, mask=tmp_path / "other.json", **options)) == 0
-            expected = next(row for row in Rows.load(output / "rows.json").rows if row.target == "other")
+            expected = next(row for row in EvalRows.load(output / "rows.json").rows if row.target == "other")
             found = next(row for row in rows.rows if row.target == f"{name}, W = {window}")
             assert rows.models[found.target]["window"] == window
             assert found.scores["nll"] == pytest.approx(expected.scores["nll"], abs=1e-4)
@@ -189,7 +188,7 @@ def test_longbench_and_gsm8k_from_local_files(tmp_path):
     write_lines(data / "gsm8k_train.jsonl", [problem(number) for number in range(10, 15)])
     output = tmp_path / "run"
     assert main([*arguments(output, TINY, tasks="trec,gsm8k", data=data, limit=2)]) == 0
-    rows = Rows.load(output / "rows.json").rows
+    rows = EvalRows.load(output / "rows.json").rows
     assert [(row.task, row.num_examples, row.is_limited) for row in rows] == [("trec", 2, True), ("gsm8k", 1, True)]
     report = (output / "report.md").read_text()
     assert "only the first examples of a task were asked: not a result" in report
@@ -202,7 +201,7 @@ def test_perplexity_from_a_text_file(tmp_path):
     text.write_text("the special magic number for happy cat is : 5 8 3 1 . " * 60)
     output = tmp_path / "run"
     assert main(arguments(output, TINY, tasks="perplexity", text=text, lengths=200, examples=2)) == 0
-    (row,) = Rows.load(output / "rows.json").rows
+    (row,) = EvalRows.load(output / "rows.json").rows
     assert list(row.scores) == ["nll", "nll 0-63", "nll 64-127", "nll 128-199"]
     assert row.scores["nll 128-199"] < row.scores["nll 0-63"]  # it repeats itself
     assert "NLL of 2 texts of 200 tokens" in (output / "report.md").read_text()
@@ -254,7 +253,7 @@ def test_generating_needs_positions_for_the_answer_too(tmp_path, capsys):
 def test_yarn_gives_the_positions_that_are_asked_for(tmp_path):
     output = tmp_path / "run"
     assert main(arguments(output, TINY, tasks="niah_single_1", lengths=1100, examples=1, yarn=2)) == 0
-    assert Rows.load(output / "rows.json").models["tiny"]["positions"] == 2048
+    assert EvalRows.load(output / "rows.json").models["tiny"]["positions"] == 2048
 
 
 def test_a_mask_file_is_put_on_the_model(tiny, mask_path, evaluated):
@@ -266,6 +265,6 @@ def test_a_mask_file_is_put_on_the_model(tiny, mask_path, evaluated):
     options = {"tasks": ["niah_single_2"], "lengths": [233], "num_examples": 3, "seed": 0, "split": "heldout"}
     made = make_examples(tiny[1], **options).examples
     expected = needles.score_answers(hybrid, made, 10_000).nll
-    rows = Rows.load(evaluated / "rows.json").rows
+    rows = EvalRows.load(evaluated / "rows.json").rows
     found = next(row for row in rows if (row.target, row.task, row.length) == ("by-hand", "niah_single_2", 233))
     assert found.scores["nll"] == pytest.approx(expected, abs=1e-4)

@@ -8,9 +8,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from bosch.cli import main
-from bosch.evaluation.settings import EvalSettings
 from bosch.evaluation import harness
-from bosch.evaluation.rows import Row, Rows
+from bosch.evaluation.rows import EvalRows, Row
+from bosch.evaluation.settings import EvalSettings
 from tiny_checkpoint import TINY
 
 lm_eval = pytest.importorskip("lm_eval")
@@ -59,7 +59,7 @@ def test_a_local_task_gives_the_same_on_the_live_hybrid_and_on_the_exported_one(
     tasks, mask_path, exported_half, tmp_path
 ):
     assert run(tmp_path / "live", TINY, mask=mask_path, include=tasks) == 0
-    rows = {row.target: row for row in Rows.load(tmp_path / "live" / "rows.json").rows}
+    rows = {row.target: row for row in EvalRows.load(tmp_path / "live" / "rows.json").rows}
     manager = lm_eval.tasks.TaskManager(include_path=tasks, include_defaults=False)
     for target, path, trusts in (("tiny", TINY, False), ("by-hand", exported_half, True)):
         found = lm_eval.simple_evaluate(
@@ -80,7 +80,7 @@ def test_a_local_task_gives_the_same_on_the_live_hybrid_and_on_the_exported_one(
 
 def test_a_limited_run_is_marked_as_no_result(tasks, tmp_path):
     assert run(tmp_path / "run", TINY, include=tasks, limit=2) == 0
-    (row,) = Rows.load(tmp_path / "run" / "rows.json").rows
+    (row,) = EvalRows.load(tmp_path / "run" / "rows.json").rows
     assert (row.num_examples, row.is_limited) == (2, True)
     assert "not a result" in (tmp_path / "run" / "report.md").read_text()
 
@@ -117,7 +117,7 @@ def test_a_limit_takes_examples_of_every_length(tiny, monkeypatch):
     monkeypatch.setattr(harness, "_evaluate", evaluate)
     monkeypatch.setattr(harness, "_check_eos", lambda *_: None)
     settings = EvalSettings(targets=("m",), tasks=("niah_single_1",), lengths=(4096, 8192), limit=2, harness=True)
-    subject = type("Subject", (), {"tokenizer": tiny[1]})()
+    subject = type("LoadedModel", (), {"tokenizer": tiny[1]})()
     rows = [
         Row("m", part.group, part.task, part.length, **part.measure(subject))
         for part in harness.harness_parts(["niah_single_1"], settings)
@@ -146,7 +146,7 @@ def test_rulers_tasks_run_on_a_live_model(tiny_with_eos, tmp_path, capsys):
     assert run(tmp_path / "none", TINY, **options) == 2
     assert "and this tokenizer has none" in capsys.readouterr().err
     assert run(tmp_path / "run", tiny_with_eos, **options) == 0
-    (row,) = Rows.load(tmp_path / "run" / "rows.json").rows
+    (row,) = EvalRows.load(tmp_path / "run" / "rows.json").rows
     assert (row.group, row.task, row.length, row.num_examples) == ("niah", "niah_single_1", 4096, 2)
     assert row.is_limited
     assert 0 <= row.scores["generated"] <= 1

@@ -4,8 +4,8 @@ import string
 import pytest
 
 from bosch.errors import BoschError
-from bosch.evaluation.results import LONGBENCH
 from bosch.evaluation.longbench import CATEGORIES, TASKS, Document
+from bosch.evaluation.results import LONGBENCH
 
 # The paper's B.6, word by word, in LongBench's spelling of the tasks.
 PAPER = {

@@ -6,11 +6,11 @@ import torch
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
 from bosch.deploy import hybridize
-from bosch.evaluation.settings import EvalSettings
 from bosch.evaluation.needles import depth_of, find_in_generated, measure_needles, score_answers
-from bosch.scoring.evaluator import Evaluator
+from bosch.evaluation.settings import EvalSettings
 from bosch.heads import HeadMask
 from bosch.models import load_model
+from bosch.scoring.evaluator import Evaluator
 from evaluation.conftest import LAYOUT, MASK
 from tiny_checkpoint import TINY
 

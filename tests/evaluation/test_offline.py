@@ -6,10 +6,10 @@ from local_data import document, problem, write_lines
 from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from bosch.errors import BoschError
-from bosch.evaluation.results import TaskResult
 from bosch.evaluation import offline
 from bosch.evaluation.metrics import chinese_words
 from bosch.evaluation.offline import evaluate_gsm8k, evaluate_longbench
+from bosch.evaluation.results import TaskResult
 from calibration.small_tokenizers import byte_level
 
 

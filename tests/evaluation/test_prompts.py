@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bosch.calibration.tokens import as_chat
 from bosch.errors import BoschError
-from bosch.evaluation.prompts import as_chat, cut_middle, encode
+from bosch.evaluation.prompts import cut_middle, encode
 from calibration.small_tokenizers import byte_level, metaspace, surround
 
 TEMPLATE = (

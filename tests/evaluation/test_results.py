@@ -16,7 +16,7 @@ COMPLETE = SuiteResult(
 )
 PARTIAL = SuiteResult(SUITE, "hybrid", (TaskResult("a", 0.5, 7), TaskResult("d", 0.5, 2, is_limited=True)))
 
-# Rows "Original" of the paper's tables of LongBench: its seven categories in percent, then the average.
+# EvalRows "Original" of the paper's tables of LongBench: its seven categories in percent, then the average.
 PAPER = {
     "Qwen3-1.7B-Base": ((39.8, 30.9, 26.0, 67.4, 32.7, 48.2, 72.6), 45.4),
     "Qwen3-8B-Base": ((45.5, 41.9, 26.8, 70.3, 63.0, 66.6, 85.8), 57.1),

@@ -4,8 +4,7 @@ import io
 import pytest
 
 from bosch.errors import BoschError
-from bosch.evaluation.results import Suite, SuiteResult, TaskResult
-from bosch.evaluation.results import to_csv, to_markdown
+from bosch.evaluation.results import Suite, SuiteResult, TaskResult, to_csv, to_markdown
 
 SUITE = Suite("small", {"reading": ("a", "b"), "counting": ("d",)})
 ORIGINAL = SuiteResult(SUITE, "original", (TaskResult("a", 0.5, 7), TaskResult("b", 0.251, 7), TaskResult("d", 1.0, 3)))

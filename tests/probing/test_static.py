@@ -8,14 +8,13 @@ import torch
 from dense_attention import dense_attention, dense_gradients
 
 from bosch.calibration import Example, ExampleSet
-from bosch.scoring.objective import CountingScorer
 from bosch.decoder import Decoder
-from bosch.scoring.evaluator import Evaluator
 from bosch.heads import quota
-from bosch.scoring.objective import Objective
 from bosch.probing import AttentionBlock, Subject, blocks
+from bosch.scoring.evaluator import Evaluator
+from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS, Problem
-from bosch.selectors.static import Ranking, measure
+from bosch.selectors.static.ranking import Ranking, measure_rankings
 from bosch.selectors.static.razor import period, probe
 from families import make_model
 
@@ -23,7 +22,7 @@ WINDOW = 7
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "gpt_neox"]
 ATTENTION = ["dcam", "apl", "proxy", "qada", "razor", "fisher", "lazy"]
 # duo, which needs a tokenizer, has a test of its own
-RANKINGS = [name for name, selector in METHODS.items() if isinstance(selector, Ranking) and name != "duo"]
+RANKINGS = [name for name, method in METHODS.items() if issubclass(method, Ranking) and name != "duo"]
 
 
 def ignore(*_):
@@ -50,7 +49,7 @@ def measured(name: str, subject: Subject) -> dict:
 
 
 def measured_by(names, problem, on_stage=ignore) -> dict:
-    return dict(measure({name: METHODS[name].measure for name in names}, problem, on_stage))
+    return dict(measure_rankings([METHODS[name]() for name in names], problem, on_stage))
 
 
 # The formulas: from maps[example][layer] (H, T, T), one score per query head.
@@ -165,7 +164,7 @@ def test_scores_follow_their_formulas(method, sinks, family):
 def test_razor_follows_its_formula(family):
     """z-scores over all heads of all eligible layers; the induction source is the token after the earlier copy."""
     subject = make_subject(family)
-    (tokens,), step = probe(subject), period(subject)
+    tokens, step = probe(subject, 4), period(subject, 4)
     assert step == 67 // 4
     assert tokens == tokens[:step] * 4
     maps = dense_attention(subject.decoder.model, tuple(tokens))
@@ -227,7 +226,7 @@ def test_a_local_head_comes_out_above_a_mixed_one_and_a_global_one_below(method)
         distant[t, max(0, t - 29)] = 1
     heads = torch.stack([even, local, distant]).double()
     subject = make_subject("llama", num_attention_heads=3, num_key_value_heads=3, hidden_size=24)
-    statistic = METHODS[method].measure.statistic(subject)
+    statistic = METHODS[method]().statistic(subject)
     statistic.add(0, blocks_of(heads))
     even_score, local_score, distant_score = statistic.locality(0).tolist()
     assert local_score > even_score
@@ -237,12 +236,12 @@ def test_a_local_head_comes_out_above_a_mixed_one_and_a_global_one_below(method)
 
 def test_a_retrieving_head_comes_out_least_local():
     subject = make_subject("llama", num_attention_heads=3, num_key_value_heads=3, hidden_size=24)
-    step, length = period(subject), 4 * period(subject)
+    step, length = period(subject, 4), 4 * period(subject, 4)
     heads = torch.stack([torch.eye(length), torch.zeros(length, length), torch.zeros(length, length)])
     for t in range(length):
         heads[1, t, max(0, t - step + 1)] = 1  # induction
         heads[2, t, max(0, t - step)] = 1  # echo
-    statistic = METHODS["razor"].measure.statistic(subject)
+    statistic = METHODS["razor"]().statistic(subject)
     statistic.add(0, blocks_of(heads))
     local, induction, echo = statistic.locality(0).tolist()
     assert local > max(induction, echo) + 1

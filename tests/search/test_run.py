@@ -18,13 +18,13 @@ from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 import bosch
 from bosch.calibration import Example, make_examples
 from bosch.cli import main
+from bosch.common.files import read_json
+from bosch.common.provenance import model_hash
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.scoring.evaluator import Evaluator
-from bosch.common.files import read_json
 from bosch.heads import HeadLayout, HeadMask
-from bosch.common.provenance import model_hash
 from bosch.runs import RunDirectory
+from bosch.scoring.evaluator import Evaluator
 from small_search import OPTIONS, SIZES, make_tokenizer, snapshot
 
 LAYOUT = HeadLayout((3, 3, 3))

@@ -1,8 +1,8 @@
 import pytest
 
 from bosch.errors import BoschError
-from bosch.heads import HeadLayout
 from bosch.experiments.settings import SearchSettings
+from bosch.heads import HeadLayout
 
 NAN = float("nan")
 

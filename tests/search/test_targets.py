@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from bosch.cache_size import CacheSize
 from bosch.cli import main
 from bosch.common.files import read_json
-from bosch.heads import HeadLayout, HeadMask
-from bosch.scoring.objective import Objective
-from bosch.runs import RunDirectory
-from bosch.experiments.settings import SearchSettings
 from bosch.experiments.search import masks_on_the_way, select_targets, share_of_exchanges
+from bosch.experiments.settings import SearchSettings
+from bosch.heads import HeadLayout, HeadMask
+from bosch.runs import RunDirectory
+from bosch.scoring.objective import Objective
 from bosch.selectors import Selection
 from stand_ins import StandInScorer
 

@@ -7,10 +7,10 @@ import pytest
 from bosch.cache_size import CacheSize
 from bosch.cli import main
 from bosch.common.files import read_json
-from bosch.heads import HeadLayout, HeadMask
-from bosch.scoring.objective import Objective, Score
-from bosch.runs import RunDirectory
 from bosch.experiments.widening import widen
+from bosch.heads import HeadLayout, HeadMask
+from bosch.runs import RunDirectory
+from bosch.scoring.objective import Objective, Score
 from bosch.selectors import Selection
 from stand_ins import StandInScorer
 

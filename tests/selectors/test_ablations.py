@@ -9,9 +9,8 @@ from bosch.errors import BoschError
 from bosch.heads import HeadLayout, quota
 from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS
-from bosch.selectors.stages.ablations import bosch_layer, bosch_multi, bosch_single
-from bosch.selectors.stages.ablations import even_quotas
 from bosch.selectors.method import Problem
+from bosch.selectors.stages.ablations import BoschLayer, BoschMulti, BoschSingle, even_quotas
 
 LAYOUT = HeadLayout((3, 0, 3, 3))
 UNITS = list(LAYOUT.units())
@@ -33,7 +32,7 @@ def test_even_quotas_sum_to_the_budget_and_stay_near_their_share(ratio, counts):
 
 def test_single_takes_the_cheapest_of_each_layer():
     """Five of nine units: quotas 2, 2, 1 by cumulative rounding of 1.67 + 1.67 + 1.67."""
-    selection = bosch_single(problem(), 5 / 9, budget=100, seed=0, on_stage=ignore)
+    selection = BoschSingle().select(problem(), 5 / 9, budget=100, seed=0, on_stage=ignore)
     expected = set()
     for layer, ones in ((0, 2), (2, 2), (3, 1)):
         expected |= set(sorted((unit for unit in UNITS if unit[0] == layer), key=WEIGHTS.get)[:ones])
@@ -42,7 +41,7 @@ def test_single_takes_the_cheapest_of_each_layer():
 
 def test_multi_is_free_to_choose_the_layers_within_a_group():
     """All nine units fit into one group: with costs that only add up, the best mask of all."""
-    selection = bosch_multi(problem(), 5 / 9, budget=100, seed=0, on_stage=ignore)
+    selection = BoschMulti().select(problem(), 5 / 9, budget=100, seed=0, on_stage=ignore)
     assert selection.mask.localized == set(sorted(UNITS, key=WEIGHTS.get)[:5])
     assert selection.record["searches"][0]["layers"] == [0, 2, 3]
 
@@ -64,14 +63,14 @@ def test_layer_tries_every_choice_of_whole_layers(ratio):
         candidates = [layer for layer in layers if all(best.full[layer])]
         rest = min(candidates, key=lambda layer: scorer.nll(best.localize((layer, h) for h in range(left))))
         best = best.localize((rest, head) for head in range(left))
-    selection = bosch_layer(given_problem, ratio, budget=100, seed=0, on_stage=ignore)
+    selection = BoschLayer().select(given_problem, ratio, budget=100, seed=0, on_stage=ignore)
     assert scorer.nll(selection.mask) == pytest.approx(scorer.nll(best))
     assert selection.mask.num_localized == LAYOUT.num_localized(ratio)
 
 
 def test_layer_refuses_layers_that_cannot_be_exchanged():
     with pytest.raises(BoschError, match="equal numbers of units, this model has 2 layers with 3, 2 KV heads"):
-        bosch_layer(problem({}, layout=HeadLayout((3, 2))), 0.5, budget=1, seed=0, on_stage=ignore)
+        BoschLayer().select(problem({}, layout=HeadLayout((3, 2))), 0.5, budget=1, seed=0, on_stage=ignore)
 
 
 @pytest.mark.parametrize("method", ["progressive", "bosch", "bosch-single", "bosch-multi", "bosch-layer"])

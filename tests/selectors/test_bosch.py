@@ -10,11 +10,11 @@ from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout, quota
 from bosch.scoring.objective import Objective
-from bosch.selectors.stages.three_stages import bosch
+from bosch.selectors.method import Problem
 from bosch.selectors.stages.groups import make_groups, select_in_groups
 from bosch.selectors.stages.importance import layer_importance
 from bosch.selectors.stages.ratios import adaptive_ratios, levels_of, relative_drops
-from bosch.selectors.method import Problem
+from bosch.selectors.stages.three_stages import Bosch
 
 LAYOUT = HeadLayout((3, 3, 3))
 
@@ -46,7 +46,7 @@ def test_levels_are_the_quarters_in_whole_units(units, levels):
 def test_stage_2_by_hand():
     """Eight layers of four units at one half: five buckets, the easiest layers at 4, the hardest at 0; 16 in all."""
     scores = {7: 1.0, 6: 0.9, 5: 0.88, 4: 0.5, 3: 0.49, 2: 0.3, 1: 0.29, 0: 0.28}
-    ratios = adaptive_ratios(scores, dict.fromkeys(range(8), 4), 16)
+    ratios = adaptive_ratios(scores, dict.fromkeys(range(8), 4), 16, gamma=0.2)
     # weights: 7: 0, 6: .5, 5: .11, 4: 1, 3: .1, 2: 1, 1: .167, 0: .172; easiest first 7 3 5 1 0 6 2 4
     assert ratios.weights == pytest.approx(
         {7: 0, 6: 0.5, 5: 0.02 / 0.9 / 0.2, 4: 1, 3: 0.1, 2: 1, 1: 0.01 / 0.3 / 0.2, 0: 0.01 / 0.29 / 0.2}
@@ -64,11 +64,11 @@ def test_stage_2_always_meets_the_budget_and_is_the_same_again(layers, ratio):
     units = {layer: count for layer, (count, _) in enumerate(layers)}
     scores = {layer: score for layer, (_, score) in enumerate(layers)}
     target = quota(float(ratio), sum(units.values()))
-    ratios = adaptive_ratios(scores, units, target)
+    ratios = adaptive_ratios(scores, units, target, gamma=0.2)
     assert sum(ratios.quotas.values()) == target
     assert all(0 <= ratios.quotas[layer] <= units[layer] for layer in units)
     assert all(0 <= weight <= 1 for weight in ratios.weights.values())
-    assert adaptive_ratios(scores, units, target) == ratios
+    assert adaptive_ratios(scores, units, target, gamma=0.2) == ratios
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=40))
@@ -106,12 +106,14 @@ def test_stage_3_finds_pairs_that_stage_1_cannot_see():
 def test_bosch_meets_the_budget_exactly_and_records_every_choice(ratio):
     weights = {unit: 0.1 + 0.01 * index for index, unit in enumerate(LAYOUT.units())}
     scorer = ToyScorer(LAYOUT, weights)
-    selection = bosch(Problem(Objective(scorer, "nll")), ratio, budget=10, seed=0, on_stage=ignore)
+    selection = Bosch().select(Problem(Objective(scorer, "nll")), ratio, budget=10, seed=0, on_stage=ignore)
     assert selection.mask.num_localized == quota(ratio, 9)
     quotas = selection.record["stage_2"]["quotas"]
     assert [quotas[str(layer)] for layer in range(3)] == list(selection.mask.localized_per_layer)
     assert set(selection.record) == {"method", "budget_per_layer", "stage_1", "stage_2", "stage_3"}
-    again = bosch(Problem(Objective(ToyScorer(LAYOUT, weights), "nll")), ratio, budget=10, seed=0, on_stage=ignore)
+    again = Bosch().select(
+        Problem(Objective(ToyScorer(LAYOUT, weights), "nll")), ratio, budget=10, seed=0, on_stage=ignore
+    )
     assert again.mask == selection.mask
 
 
@@ -119,7 +121,7 @@ def test_stage_2_spares_the_layers_whose_drop_reached_gamma():
     """Six layers of four units at three quarters, 18 of 24. Easiest first 3 5 4 2 0 1 in five buckets: 4 4 3 2 1 0,
     four too few. Layer 1 has weight 1 and stays at 0 while others can rise: 4 to 4, 2 to 3, 0 to 2, then 2 to 4."""
     scores = {5: 0.999, 4: 0.995, 3: 0.995, 2: 0.98, 1: 0.72, 0: 0.59}
-    ratios = adaptive_ratios(scores, dict.fromkeys(range(6), 4), 18)
+    ratios = adaptive_ratios(scores, dict.fromkeys(range(6), 4), 18, gamma=0.2)
     assert ratios.weights[1] == 1
     assert ratios.weights[0] == pytest.approx(0.13 / 0.72 / 0.2)
     assert ratios.quotas == {3: 4, 5: 4, 4: 4, 2: 4, 0: 2, 1: 0}
@@ -147,7 +149,7 @@ def test_giving_up_masks_that_cannot_be_the_best_changes_nothing(kind, seed):
     pairs = {pair: rng.random() for pair in itertools.combinations(layout.units(), 2) if rng.random() < 0.1}
     patient, giving_up = Patient(layout, weights, pairs), GivingUp(layout, weights, pairs)
     whole, raced = (
-        bosch(Problem(Objective(scorer, kind)), 0.5, budget=30, seed=seed, on_stage=ignore)
+        Bosch().select(Problem(Objective(scorer, kind)), 0.5, budget=30, seed=seed, on_stage=ignore)
         for scorer in (patient, giving_up)
     )
     assert raced.mask == whole.mask

@@ -16,14 +16,14 @@ from bosch.calibration import Example, ExampleSet, make_examples
 from bosch.cli import main
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.scoring.evaluator import Evaluator
 from bosch.heads import HeadLayout, HeadMask, quota
 from bosch.models import load_model
-from bosch.scoring.objective import Objective
 from bosch.probing import Subject
+from bosch.scoring.evaluator import Evaluator
+from bosch.scoring.objective import Objective
 from bosch.selectors import Problem, random_mask
-from bosch.selectors.static import NLL, duo
-from bosch.selectors.static.duo import DUO, distance, make_prompts, pace, train_gates
+from bosch.selectors.static.duo import Duo, distance, make_prompts, pace, train_gates
+from bosch.selectors.static.nll import Nll
 from bosch.selectors.static.passkeys import PasskeyPrompt
 from families import FAMILIES, make_model
 from reference import visible
@@ -140,7 +140,7 @@ def test_pace_by_hand():
     assert [pace(step, 20) for step in (0, 1, 2, 3, 4, 15, 16, 17, 18, 19)] == pytest.approx(
         [0.25, 0.5, 0.75, 1, 1, 1, 1, 0.75, 0.5, 0.25]
     )
-    assert duo.LEARNING_RATE * sum(pace(step, duo.NUM_STEPS) for step in range(duo.NUM_STEPS)) > 1
+    assert Duo().learning_rate * sum(pace(step, Duo().steps) for step in range(Duo().steps)) > 1
 
 
 def test_the_one_unit_that_needs_its_long_range_stays_open():
@@ -215,34 +215,32 @@ def test_the_same_seed_gives_the_same_gates(tiny):
 
 def test_units_whose_sliding_hurts_stay_open(tiny):
     """The six units of 24 that alone raise the answers' NLL most have higher gates than the median, after few steps."""
-    local = NLL.measure(problem_of(tiny), ignore).scores
+    local = Nll().measure(problem_of(tiny), ignore).scores
     trained = train_gates(tiny, make_prompts(tiny, 12)).tolist()
     gates = dict(zip(tiny.decoder.layout.units(), trained, strict=True))
     dearest = sorted(local, key=local.get)[:6]
     assert all(gates[unit] > median(gates.values()) + 0.05 for unit in dearest)
 
 
-def test_the_most_closed_units_slide_and_the_budget_is_exact(tiny, monkeypatch):
-    monkeypatch.setattr(duo, "NUM_STEPS", 2)
+def test_the_most_closed_units_slide_and_the_budget_is_exact(tiny):
     advanced = []
     problem = problem_of(dataclasses.replace(tiny, advance=lambda: advanced.append(None)))
-    found = DUO.measure(problem, ignore)
+    found = Duo(steps=2).measure(problem, ignore)
     assert len(advanced) == 2
     gates = train_gates(tiny, make_prompts(tiny, 2)).view(6, 4).tolist()
     assert found.scores == {(layer, head): -gates[layer][head] for layer in range(6) for head in range(4)}
     known = dataclasses.replace(problem, measured={"duo": found})
     for ratio in (0, 0.1, 0.5, 0.77, 1):
-        mask = DUO(known, ratio, budget=1, seed=0, on_stage=ignore).mask
+        mask = Duo().select(known, ratio, budget=1, seed=0, on_stage=ignore).mask
         assert mask.num_localized == quota(ratio, 24)
         kept = [gates[layer][head] for layer, head in found.scores if mask[layer, head]]
         closed = [gates[layer][head] for layer, head in mask.localized]
         assert min(kept, default=1) >= max(closed, default=0)
 
 
-def test_a_step_costs_five_passes_over_its_prompt(tiny, monkeypatch):
+def test_a_step_costs_five_passes_over_its_prompt(tiny):
     """Full model forward; gated one forward, forward again, and a backward pass, which counts twice."""
-    monkeypatch.setattr(duo, "NUM_STEPS", 1)
-    cost = DUO.measure(problem_of(tiny), ignore).cost
+    cost = Duo(steps=1).measure(problem_of(tiny), ignore).cost
     (prompt,) = make_prompts(tiny, 1)
     full_pass = sum(len(example.input_ids) for example in tiny.examples)
     assert cost.evaluations == 0
@@ -254,12 +252,11 @@ def test_a_subject_without_a_tokenizer_is_refused():
     subject = Subject(Decoder(make_model("llama")), ExampleSet((NEEDLE,)), WINDOW)
     problem = Problem(Objective(ToyScorer(HeadLayout((2, 2, 2)), {}), "nll"), subject)
     with pytest.raises(BoschError, match="expected a subject with the model's tokenizer, got none"):
-        DUO(problem, 0.5, budget=1, seed=0, on_stage=ignore)
+        Duo().select(problem, 0.5, budget=1, seed=0, on_stage=ignore)
 
 
-def test_a_search_hands_the_tokenizer_on(model_path, tmp_path, monkeypatch):
-    monkeypatch.setattr(duo, "NUM_STEPS", 2)
-    options = {**OPTIONS, "model": model_path, "method": "duo", "output": tmp_path / "run"}
+def test_a_search_hands_the_tokenizer_on(model_path, tmp_path):
+    options = {**OPTIONS, "model": model_path, "method": "duo", "method-options": "steps=2", "output": tmp_path / "run"}
     assert main(["search", *itertools.chain(*(("--" + name, str(value)) for name, value in options.items()))]) == 0
     assert HeadMask.load(tmp_path / "run" / "mask.json").num_localized == quota(0.5, 9)
 
@@ -267,11 +264,11 @@ def test_a_search_hands_the_tokenizer_on(model_path, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_whole_training_keeps_what_random_masks_lose(tiny):
     problem = problem_of(tiny)
-    known = dataclasses.replace(problem, measured={"duo": DUO.measure(problem, ignore)})
+    known = dataclasses.replace(problem, measured={"duo": Duo().measure(problem, ignore)})
     tasks = ("niah_single_1", "niah_single_2")
     heldout = make_examples(tiny.tokenizer, tasks=tasks, lengths=(128, 192), num_examples=24, seed=5, split="heldout")
     judge = Evaluator(tiny.decoder, heldout, window=8)
     for ratio in (0.5, 0.75):
-        selection = DUO(known, ratio, budget=1, seed=0, on_stage=ignore)
+        selection = Duo().select(known, ratio, budget=1, seed=0, on_stage=ignore)
         randoms = [judge.score(random_mask(judge.full, ratio, seed)).accuracy for seed in range(10)]
         assert judge.score(selection.mask).accuracy > fmean(randoms) + 0.3

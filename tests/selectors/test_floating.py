@@ -1,15 +1,13 @@
 import itertools
-import sys
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from toy import ToyScorer, ignore
 
 from bosch.heads import HeadLayout, Unit
 from bosch.scoring.objective import Objective
+from bosch.selectors.floating import Floating
 from bosch.selectors.method import Problem, Selection
-from bosch.selectors.floating import floating
 
 LAYOUT = HeadLayout((2, 3, 0, 2))
 UNITS = list(LAYOUT.units())
@@ -26,8 +24,9 @@ def exhaustive_greedy(scorer: ToyScorer, count: int) -> set[Unit]:
     return sliding
 
 
-def run(scorer: ToyScorer, ratio: float, budget: int = 1) -> Selection:
-    return floating(Problem(Objective(scorer, "nll")), ratio, budget=budget, seed=0, on_stage=ignore)
+def run(scorer: ToyScorer, ratio: float, budget: int = 1, tolerance: float = 0.02) -> Selection:
+    problem = Problem(Objective(scorer, "nll"))
+    return Floating(tolerance).select(problem, ratio, budget=budget, seed=0, on_stage=ignore)
 
 
 @settings(max_examples=50, deadline=None)
@@ -52,9 +51,8 @@ def test_neither_laziness_nor_racing_changes_the_greedys_choice(weights, pairs, 
     """Where units never cost less because others slide, guesses are bounds, and what is left out cannot win."""
     scorer = ToyScorer(LAYOUT, dict(zip(UNITS, weights, strict=True)), pairs)
     expected = exhaustive_greedy(scorer, count)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["bosch.selectors.racing"], "TOLERANCE", -1.0)  # no layer slides whole
-        assert run(scorer, count / 7).mask.localized == expected
+    # With this tolerance no layer slides whole.
+    assert run(scorer, count / 7, tolerance=-1.0).mask.localized == expected
 
 
 def test_a_layer_that_costs_nothing_is_never_taken_apart():

@@ -9,10 +9,8 @@ from bosch.heads import HeadLayout, quota
 from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS
 from bosch.selectors.method import Problem
-from bosch.selectors.heuristics import begin_middle_end
-from bosch.selectors.heuristics import interleaved
 
-HEURISTICS = ["rand", "bme", "intr"]
+HEURISTICS = ["random-layers", "bme", "intr"]
 
 
 def select(method: str, units: tuple[int, ...], ratio: float, seed: int = 0):
@@ -49,7 +47,7 @@ def test_begin_middle_and_end(ratio, layers):
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))), st.sampled_from(["bme", "intr"]))
 def test_patterns_are_different_layers(sizes, method):
     num_layers, num_full = sizes
-    chosen = {"bme": begin_middle_end, "intr": interleaved}[method](num_layers, num_full)
+    chosen = METHODS[method]().pattern(num_layers, num_full, seed=0)
     assert len(set(chosen)) == len(chosen) == num_full
     assert set(chosen) <= set(range(num_layers))
 
@@ -66,11 +64,11 @@ def test_whole_layers_but_for_one_and_the_budget_exactly(units, ratio, method):
 
 
 def test_random_layers_follow_the_seed_and_spread():
-    chosen = {seed: full_layers(select("rand", (2,) * 8, 0.5, seed)) for seed in range(30)}
+    chosen = {seed: full_layers(select("random-layers", (2,) * 8, 0.5, seed)) for seed in range(30)}
     assert all(len(layers) == 4 for layers in chosen.values())
-    assert full_layers(select("rand", (2,) * 8, 0.5, 3)) == chosen[3]
+    assert full_layers(select("random-layers", (2,) * 8, 0.5, 3)) == chosen[3]
     counts = [sum(layer in layers for layers in chosen.values()) for layer in range(8)]
     assert min(counts) >= 7  # 15 expected of each
     state = random.getstate()
-    select("rand", (2,) * 8, 0.5, 3)
+    select("random-layers", (2,) * 8, 0.5, 3)
     assert random.getstate() == state

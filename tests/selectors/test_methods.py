@@ -57,9 +57,10 @@ def test_a_method_says_everything_about_itself(name, evaluator):
     assert method().options() == ()
     for parameter, default in method.parameters().items():
         if type(default) in (int, float):
-            other = method.from_options({parameter: str(default + 1)})
-            assert getattr(other, parameter) == default + 1
-            assert other.options() == (f"{parameter}={default + 1}",)
+            value = default + 1 if type(default) is int else default / 2 or 1.0  # of a share, a share
+            other = method.from_options({parameter: str(value)})
+            assert getattr(other, parameter) == value
+            assert other.options() == (f"{parameter}={value}",)
             assert make_method(name, other.options()) == other
 
 
@@ -78,6 +79,17 @@ def test_a_method_says_everything_about_itself(name, evaluator):
         ("dcam", ("steps=1",), "the method dcam has no parameters, got steps"),
         ("bosch", ("optimizer=nomd",), "unknown optimizer 'nomd'; did you mean 'nomad'?"),
         ("bosch", ("gamma=0",), "gamma must be a positive number, got 0.0"),
+        ("bosch", ("gamma=nan",), "gamma must be a positive number, got nan"),
+        ("floating", ("tolerance=nan",), "tolerance must be a finite number, got nan"),
+        ("proxy", ("block=0",), "block must be an integer of at least 1, got 0"),
+        ("proxy", ("gamma=nan",), "gamma must be a positive number, got nan"),
+        ("proxy", ("gamma=1.5",), "gamma must be a share of at most 1, got 1.5"),
+        ("razor", ("repeats=1",), "repeats must be an integer of at least 2, got 1"),
+        ("lazy", ("first_tokens=-1",), "first_tokens must be an integer of at least 0, got -1"),
+        ("lazy", ("last_queries=0",), "last_queries must be an integer of at least 1, got 0"),
+        ("duo", ("steps=0",), "steps must be an integer of at least 1, got 0"),
+        ("duo", ("learning_rate=inf",), "learning_rate must be a positive number, got inf"),
+        ("duo", ("pull=0",), "pull must be a positive number, got 0.0"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(name, options, sentence):

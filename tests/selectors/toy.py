@@ -3,9 +3,8 @@
 import itertools
 from collections.abc import Callable, Iterable
 
-from bosch.scoring.objective import Cost
 from bosch.heads import HeadLayout, HeadMask, Unit
-from bosch.scoring.objective import Score
+from bosch.scoring.objective import Cost, Score
 
 
 class ToyScorer:

@@ -11,8 +11,7 @@ from tokenizers import processors
 
 from bosch.errors import BoschError
 from bosch.training.corpus import Corpus, corpus_facts, open_corpus, prepare_corpus
-from bosch.training.sources import Document
-from bosch.training.sources import Source
+from bosch.training.sources import Document, Source
 
 
 def corpus_of(*sources: Source | Path, **options: int) -> Corpus:

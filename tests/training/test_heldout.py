@@ -8,9 +8,9 @@ import torch
 from bosch.calibration import make_examples
 from bosch.decoder import Decoder
 from bosch.errors import BoschError
-from bosch.scoring.evaluator import Evaluator
 from bosch.heads import HeadMask
 from bosch.models import load_model
+from bosch.scoring.evaluator import Evaluator
 from bosch.scoring.objective import Score
 from bosch.training.heldout import score_examples, summarize
 

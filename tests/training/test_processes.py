@@ -18,8 +18,8 @@ import yaml
 from safetensors.torch import load_file
 from tiny import SETTINGS, make_examples, tiny_model, train_tiny
 
-from bosch.errors import BoschError
 from bosch.common.files import read_json
+from bosch.errors import BoschError
 from bosch.training.heldout import score_examples, summarize
 from bosch.training.log import read_log
 

@@ -17,8 +17,8 @@ from bosch.attention.padding import AttendFunction
 
 
 def number_documents(positions: Tensor) -> Tensor:
-    """(B, T) int64 on the CPU, from position ids (B, T): a document begins wherever they do not go on by one."""
-    return pad(positions.diff() != 1, (1, 0)).cumsum(-1).cpu()
+    """(B, T) int64 on the CPU, from position ids (B, T): a document begins wherever they do not rise; a gap is none."""
+    return pad(positions.diff() <= 0, (1, 0)).cumsum(-1).cpu()
 
 
 def attend_documents(attend: AttendFunction, query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> Tensor:

@@ -84,6 +84,16 @@ def check_integer(name: str, value: Any, least: int) -> None:
         raise BoschError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is not a finite number above 0.
+
+    Raises:
+        BoschError: with the name and the value.
+    """
+    if type(value) not in (int, float) or not (math.isfinite(value) and value > 0):
+        raise BoschError(f"{name} must be a positive number, got {value!r}")
+
+
 def check_yarn(factor: Any) -> None:
     """Refuse what is no factor of YaRN's; None, for none, is fine.
 

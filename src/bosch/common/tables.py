@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from bosch.common.files import write_text
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | None
 """None stands for a number that is not defined."""
+
+
+def mean_and_spread(values: Sequence[float], digits: int) -> str:
+    """`0.61 ± 0.04`: the mean, and the standard deviation of the sample where there are several."""
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{spread}"
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -106,6 +106,9 @@ def _loading(model: "BoschMixin", training: Mapping[str, Any] | None) -> list[st
         "by itself. The weights are those of an ordinary model with its heads in another order: engines that know "
         f"nothing of this load them as `{base.__name__}`, with `model_type` `{base.config_class.model_type}`, and "
         f"compute {full}, all heads full.",
+        "",
+        "Adapters (LoRA) that were trained on the original do not fit: their rows and columns belong to heads in the "
+        "original's order.",
     ]
 
 

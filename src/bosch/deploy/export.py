@@ -1,14 +1,18 @@
 """A hybrid as a checkpoint directory that any tool of the ecosystem loads; written whole, or not at all."""
 
+import contextlib
+import glob
+import os
 import re
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
+from filelock import FileLock, Timeout
 
 from bosch.common.files import read_json, write_text
 from bosch.common.options import check_yarn
@@ -50,12 +54,11 @@ def export(
             The output is then as it was.
     """
     check_options(max_shard_size, yarn)
-    _check_output(output, overwrite)
-    model, tokenizer = load_original(
-        recipe, dtype="checkpoint", device="cpu", yarn=yarn, trust_remote_code=trust_remote_code
-    )
-    hybrid = hybridize(model, recipe.mask)
-    with _replacing(output) as directory:
+    with _taking(output, overwrite) as directory:
+        model, tokenizer = load_original(
+            recipe, dtype="checkpoint", device="cpu", yarn=yarn, trust_remote_code=trust_remote_code
+        )
+        hybrid = hybridize(model, recipe.mask)
         write_files(hybrid, tokenizer, recipe, directory, max_shard_size=max_shard_size)
 
 
@@ -69,12 +72,11 @@ def export_hybrid(
 ) -> None:
     """Write a live hybrid, in the dtype that it has; arguments and errors as for `export`."""
     check_options(max_shard_size, None)
-    _check_output(output, overwrite)
     if not isinstance(hybrid, modeling_bosch.BoschMixin):
         raise BoschError(f"{type(hybrid).__name__} is no hybrid; expected what hybridize() gave")
     name = str(hybrid.name_or_path or base_class(hybrid).__name__)
     recipe = Recipe(name, mask_of(hybrid.config), {"model": name, **provenance()})
-    with _replacing(output) as directory:
+    with _taking(output, overwrite) as directory:
         write_files(hybrid, tokenizer, recipe, directory, max_shard_size=max_shard_size)
 
 
@@ -107,19 +109,46 @@ def write_files(
         directory: that is there.
         training: the settings it was trained with, as plain data; None where its weights are the original's.
         options: of `save_pretrained`.
+
+    Raises:
+        BoschError: a file cannot be written.
     """
+    drop_unused_sampling(model)
     write_text(directory / "README.md", model_card(recipe, model, training))
     recipe.mask.save(directory / "mask.json", recipe.provenance)
-    tokenizer.save_pretrained(directory)
-    # The weights come last: without them, what a killed process leaves under its temporary name does not load.
-    model.save_pretrained(directory, **options)
+    try:
+        tokenizer.save_pretrained(directory)
+        # The weights come last: without them, what a killed process leaves under its temporary name does not load.
+        model.save_pretrained(directory, **options)
+    except Exception as error:  # tokenizers and safetensors wrap a full disk in errors of their own
+        raise BoschError(f"cannot write the model to {directory}: {error}") from error
+
+
+def drop_unused_sampling(model: "BoschMixin") -> None:
+    """Let a generation config that samples nothing say nothing of sampling, which transformers would refuse to save.
+
+    Args:
+        model: whose generation config is changed; what is dropped is said on stderr.
+    """
+    config: Any = model.generation_config
+    if config is None or config.do_sample:
+        return
+    plain = type(config)()
+    dropped = [name for name in SAMPLING if getattr(config, name, None) != getattr(plain, name, None)]
+    for name in dropped:
+        setattr(config, name, getattr(plain, name))
+    if dropped:
+        print(f"bosch: the generation config samples nothing, so its {', '.join(dropped)} is left out", file=sys.stderr)
+
+
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
     try:
         if output.exists() and not output.is_dir():
             raise BoschError(f"{output} is a file; expected a directory to make")
-        if not output.is_dir() or not any(output.iterdir()):
+        if not output.is_dir() or not _entries(output):
             return
     except OSError as error:
         raise BoschError(f"cannot read {output}: {error.strerror or error}") from None
@@ -137,21 +166,77 @@ def _is_export(path: Path) -> bool:
     return isinstance(config, dict) and str(config.get("model_type")).startswith("bosch_")
 
 
+def _entries(output: Path) -> list[Path]:
+    """What is in a directory, but for what exports leave there on their way."""
+    return [path for path in output.iterdir() if not path.name.startswith((PARTIAL, OLD))]
+
+
+PARTIAL, OLD = ".bosch-partial-", ".bosch-old-"
+"""How directories begin that an export makes on its way."""
+
+
 @contextmanager
-def _replacing(output: Path) -> Iterator[Path]:
-    """A directory beside the output that takes its place when the block is left well, and else disappears."""
-    output = output.absolute()
-    temporary, old = (output.with_name(f".{output.name}.{uuid.uuid4().hex}") for _ in range(2))
+def _taking(output: Path, overwrite: bool) -> Iterator[Path]:
+    """A directory to write into, whose files become those of the output when the block is left well; otherwise the
+    output is as it was. It is one path from here on, links followed; a directory that is there stays the same one, so
+    that it may be a mount point, or somebody may stand in it.
+
+    Raises:
+        BoschError: the output is taken, or something cannot be written.
+    """
+    output = Path(os.path.realpath(output))
+    _clean(output)
+    _check_output(output, overwrite)
+    inside, name = output.is_dir(), uuid.uuid4().hex
+    partial = output / f"{PARTIAL}{name}" if inside else output.with_name(f"{PARTIAL}{output.name}-{name}")
     try:
-        make_directory(temporary)
-        yield temporary
-        if output.is_dir():
-            output.rename(old)
-        temporary.rename(output)
-    except (OSError, SafetensorError) as error:  # safetensors wraps a full disk in its own error
-        raise BoschError(f"cannot write {output}: {getattr(error, 'strerror', None) or error}") from error
+        make_directory(partial)
+        with FileLock(f"{partial}.lock", timeout=0):
+            yield partial
+            if inside:
+                _exchange(output, partial, output / f"{OLD}{name}")
+            else:
+                partial.rename(output)
+    except OSError as error:
+        raise BoschError(f"cannot write {output}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if old.is_dir() and not output.exists():
-            old.rename(output)
+        shutil.rmtree(partial, ignore_errors=True)
+        Path(f"{partial}.lock").unlink(missing_ok=True)
+
+
+def _exchange(output: Path, partial: Path, old: Path) -> None:
+    """Let new files take the place of those of a directory; should one not move, all are back where they were."""
+    old.mkdir()
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for source, folder in [
+            *((path, old) for path in _entries(output)),
+            # The config comes last: without it, nothing takes the directory for a model.
+            *((path, output) for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json")),
+        ]:
+            source.rename(folder / source.name)
+            moved.append((folder / source.name, source))
+    except BaseException:
+        for there, back in reversed(moved):
+            there.rename(back)
+        raise
+    finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _clean(output: Path) -> None:
+    """Remove what exports to this place have left that were killed. One that is at work holds its lock."""
+    folders = [output.parent.glob(f"{PARTIAL}{glob.escape(output.name)}-*"), output.glob(f"{PARTIAL}*")]
+    for partial in (path for found in folders for path in found if path.is_dir()):
+        lock = FileLock(f"{partial}.lock")
+        with contextlib.suppress(Timeout, OSError):
+            lock.acquire(timeout=0)
+            shutil.rmtree(partial, ignore_errors=True)
+            lock.release()
+            Path(lock.lock_file).unlink(missing_ok=True)
+    for old in output.glob(f"{OLD}*"):  # killed between two renames: what is there is incomplete, the old files are not
+        for path in _entries(output):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in old.iterdir():
+            path.rename(output / path.name)
+        old.rmdir()

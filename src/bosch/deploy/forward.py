@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 
 from bosch.deploy.modeling_bosch import CACHE, BoschMixin
+from bosch.models.loading import check_tokens
 
 
 def new_cache(model: PreTrainedModel) -> Cache:
@@ -43,9 +44,13 @@ def predict(model: PreTrainedModel, tokens: Tensor, first: int, chunk: int) -> I
         first: index of the first token whose prediction is wanted, at least 1.
         chunk: tokens that enter the model at a time.
 
+    Raises:
+        BoschError: the model has no embedding for a token.
+
     Yields:
         The index of a token, and the logits (B, n, vocabulary) for it and those after it.
     """
+    check_tokens(model, int(tokens.max()))
     cache, num_read = new_cache(model), tokens.shape[1] - 1  # nothing follows the last token
     for start in range(0, num_read, chunk):
         stop = min(start + chunk, num_read)

@@ -11,6 +11,7 @@ from transformers import TextStreamer
 
 from bosch.deploy.modeling_bosch import BoschCache
 from bosch.errors import BoschError
+from bosch.models.loading import check_tokens
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel, PreTrainedTokenizerBase
@@ -72,11 +73,12 @@ def generate(
         silent: print nothing.
 
     Raises:
-        BoschError: the prompt is empty.
+        BoschError: the prompt is empty, or has a token that the model has no embedding for.
     """
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
     if not prompt or not inputs["input_ids"].numel():
         raise BoschError("the prompt is empty; expected some text")
+    check_tokens(model, int(inputs["input_ids"].max()))
     clock = _Clock(tokenizer, silent)
     output = model.generate(  # type: ignore[operator]
         input_ids=inputs["input_ids"],

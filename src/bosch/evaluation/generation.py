@@ -18,6 +18,7 @@ from transformers import (
 
 from bosch.errors import BoschError
 from bosch.evaluation.prompts import encode
+from bosch.models.loading import check_tokens
 from bosch.models.positions import num_positions
 
 
@@ -67,6 +68,7 @@ def generate_answers(
 def _check_lengths(model: PreTrainedModel, encoded: list[list[int]], max_new_tokens: int) -> None:
     if empty := [index for index, ids in enumerate(encoded) if not ids]:
         raise BoschError(f"prompt {empty[0]} has no tokens; expected at least one, to be continued")
+    check_tokens(model, max((max(ids) for ids in encoded), default=0))
     longest, limit = max(map(len, encoded), default=0), num_positions(model.config)
     if limit is not None and longest + max_new_tokens > limit:
         raise BoschError(

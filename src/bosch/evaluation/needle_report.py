@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from bosch.common.pictures import ABSENT, save_figure
 from bosch.common.tables import text_table, wilson
-from bosch.evaluation.needles import GENERATED, NLL, TEACHER_FORCED
+from bosch.evaluation.needles import FIRST, GENERATED, NLL, TEACHER_FORCED
 from bosch.evaluation.results import LIMITED_NOTE, NIAH, SuiteResult, TaskResult
 from bosch.evaluation.rows import EvalRows, Row
 
-MEASURES = {TEACHER_FORCED: "teacher-forced", GENERATED: "generated"}
+MEASURES = {TEACHER_FORCED: "teacher-forced", GENERATED: "generated", FIRST: "generated, first value"}
 """Scores that are shares of examples, and what a table calls them."""
 
 

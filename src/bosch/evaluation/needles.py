@@ -1,5 +1,6 @@
 """How well a model finds needles: teacher-forced, as masks are scored in a search, and generated, as RULER does."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bosch.calibration import Example, make_examples
+from bosch.calibration import TASKS, Example, make_examples
 from bosch.deploy.forward import predict, rows_that_fit
 from bosch.evaluation.generation import generate_answers
 from bosch.evaluation.prompts import encode
@@ -15,9 +16,10 @@ from bosch.evaluation.settings import EvalSettings
 from bosch.scoring.batches import score_tokens
 from bosch.scoring.objective import Score
 
-TEACHER_FORCED, GENERATED, NLL = "accuracy", "generated", "nll"
+TEACHER_FORCED, GENERATED, FIRST, NLL = "accuracy", "generated", "generated_first", "nll"
 """Scores: the share of examples whose answer tokens are all the likeliest; the share whose generated text holds the
-answer; the mean negative log-likelihood of the answers' tokens, in nats."""
+answer, which is RULER's rule; the share whose first value of the answer's kind is the answer, so that neither a reply
+that lists many values nor a longer number counts; the mean negative log-likelihood of the answers' tokens, in nats."""
 
 
 def measure_needles(
@@ -61,9 +63,11 @@ def measure_needles(
         for example, hit, nll in zip(made, score.hits, score.nlls, strict=True)
     ]
     if settings.generate:
-        found = find_in_generated(model, tokenizer, made, settings.new_tokens, settings.batch_tokens)
-        scores[GENERATED] = fmean(found)
-        rows = [{**row, GENERATED: hit} for row, hit in zip(rows, found, strict=True)]
+        texts = generate_texts(model, tokenizer, made, settings.new_tokens, settings.batch_tokens)
+        held = find_in_generated(tokenizer, made, texts)
+        first = [is_first_value(example, text) for example, text in zip(made, texts, strict=True)]
+        scores |= {GENERATED: fmean(held), FIRST: fmean(first)}
+        rows = [{**row, GENERATED: a, FIRST: b} for row, a, b in zip(rows, held, first, strict=True)]
     return {"scores": scores, "num_examples": num, "examples": tuple(rows)}
 
 
@@ -96,25 +100,44 @@ def score_answers(
     return Score(tuple(hits), tuple(nlls))
 
 
-def find_in_generated(
+def generate_texts(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     examples: Sequence[Example],
     new_tokens: int,
     batch_tokens: int,
+) -> list[str]:
+    """What a model goes on with after each prompt, greedily."""
+    longest = max(len(example.input_ids) for example in examples)
+    prompts = [example.prompt for example in examples]
+    return generate_answers(model, tokenizer, prompts, new_tokens, batch_size=rows_that_fit(longest, batch_tokens))
+
+
+def find_in_generated(
+    tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], texts: Sequence[str]
 ) -> list[bool]:
-    """Whether the text that a model goes on with holds the answer, upper or lower case, as RULER scores these tasks.
+    """Whether each text holds the answer, upper or lower case, as RULER scores these tasks.
 
     The answer is looked for as the tokenizer writes it, which is the answer itself unless the tokenizer loses spaces.
     """
-    longest = max(len(example.input_ids) for example in examples)
-    prompts = [example.prompt for example in examples]
-    batch_size = rows_that_fit(longest, batch_tokens)
-    texts = generate_answers(model, tokenizer, prompts, new_tokens, batch_size=batch_size)
     answers = [
         str(tokenizer.decode(encode(tokenizer, example.answer), skip_special_tokens=True)) for example in examples
     ]
     return [answer.strip().lower() in text.lower() for answer, text in zip(answers, texts, strict=True)]
+
+
+VALUES = {
+    "numbers": re.compile(r"\d+"),
+    "uuids": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+    "words": re.compile(r"[a-z]+-[a-z]+"),
+}
+"""What a value of each kind looks like, in lower case."""
+
+
+def is_first_value(example: Example, text: str) -> bool:
+    """Whether the first whole value in a text, of the kind that is asked for, is the answer."""
+    found = VALUES[TASKS[example.task].value].search(text.lower())
+    return found is not None and found[0] == example.answer.lower()
 
 
 def _batches(examples: Sequence[Example], batch_tokens: int) -> Iterator[Sequence[Example]]:

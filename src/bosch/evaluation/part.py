@@ -8,6 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bosch.common.progress import Progress
 from bosch.errors import BoschError
+from bosch.models.positions import num_positions as positions_of
 
 SCORE = "score"
 """The score of a task that has one."""

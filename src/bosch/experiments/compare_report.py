@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from matplotlib import colormaps
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from bosch.common.files import write_text
 from bosch.common.pictures import save_figure
-from bosch.common.tables import Cell, text_table, wilson, write_csv
+from bosch.common.tables import Cell, mean_and_spread, text_table, wilson, write_csv
 from bosch.experiments.settings import CompareSettings
 
 
@@ -102,13 +102,13 @@ def ratio_table(rows: Sequence[Row], ratio: float) -> list[str]:
 def _cells(group: Sequence[Row], tasks: Sequence[str]) -> list[str]:
     """One line of a table: a mask, or the seeds of one method."""
     first = group[0]
-    spread, interval = "", "{:.2f}-{:.2f}".format(*wilson(first["heldout"]["accuracy"], first["heldout"]["examples"]))
+    interval = "{:.2f}-{:.2f}".format(*wilson(first["heldout"]["accuracy"], first["heldout"]["examples"]))
     if len(group) > 1:
-        spread, interval = f" ± {stdev(row['heldout']['accuracy'] for row in group):.2f}", f"{len(group)} seeds"
+        interval = f"{len(group)} seeds"
     cost = first["cost"]
     return [
         first["name"],
-        f"{_mean(group, 'accuracy'):.2f}{spread}",
+        mean_and_spread([row["heldout"]["accuracy"] for row in group], 2),
         interval,
         f"{_mean(group, 'nll'):.3f}",
         *(f"{fmean(row['heldout']['accuracy_by_task'][task] for row in group):.2f}" for task in tasks),

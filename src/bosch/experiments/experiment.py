@@ -20,7 +20,7 @@ from bosch.models import load_model
 from bosch.probing import Subject
 from bosch.runs import ExperimentDirectory
 from bosch.scoring.distributed import DistributedEvaluator, Workers
-from bosch.scoring.evaluator import Evaluator
+from bosch.scoring.evaluator import Evaluator, default_batch_tokens
 from bosch.scoring.journal import Journal, read_subject
 from bosch.scoring.objective import Objective
 from bosch.selectors.method import Measured, Method, Problem
@@ -167,6 +167,8 @@ def open_experiment(
             model, tokenizer = load(settings)
         elif settings.ray is not None:
             raise BoschError("Ray's workers load the model by its name, and a loaded one was given; expected a name")
+        if hasattr(model.config, "bosch"):
+            raise BoschError(f"{settings.model} is a hybrid already; expected the original model")
         stack.enter_context(modes_kept(model))
         decoder = Decoder(model)
         facts = {"model": settings.model, "model_hash": model_hash(model), "dtype": str(model.dtype)}
@@ -236,7 +238,9 @@ def _evaluators(
             "examples": examples,
             "window": settings.window,
             "sinks": settings.sinks,
-            "memory_bytes": int(settings.memory_gib * 2**30),
+            # One budget for the run, and one way to make batches, whatever the workers have.
+            "memory_bytes": int(settings.memory_gib * 2**30) // len(example_sets),
+            "batch_tokens": default_batch_tokens(decoder),
         }
         for name, examples in example_sets.items()
     }

@@ -9,14 +9,13 @@ import random
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, Protocol
 
 from bosch.common.files import write_json
 from bosch.common.options import check_integer, convert
 from bosch.common.output import make_directory
 from bosch.common.provenance import provenance
-from bosch.common.tables import text_table, write_csv
+from bosch.common.tables import mean_and_spread, text_table, write_csv
 from bosch.errors import BoschError
 from bosch.experiments.experiment import Experiment, Given, open_experiment
 from bosch.experiments.settings import ExperimentSettings
@@ -235,8 +234,8 @@ def replacement_table(rows: Sequence[dict[str, Any]]) -> str:
     original, *replaced = (row["heldout"] for row in rows)
     cells = []
     for kind, digits in (("accuracy", 2), ("nll", 3)):
-        values = [score[kind] for score in replaced]
-        cells.append((f"{original[kind]:.{digits}f}", f"{fmean(values):.{digits}f} ± {stdev(values):.{digits}f}"))
+        scores = [score[kind] for score in replaced]
+        cells.append((f"{original[kind]:.{digits}f}", mean_and_spread(scores, digits)))
     ratio = f"{rows[0]['ratio']:.3f}"
     names = ("A", f"A' (mean of {len(replaced)}, ± spread)")
     header = ["mask", "ratio", "held-out accuracy", "held-out NLL"]

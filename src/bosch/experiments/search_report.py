@@ -140,7 +140,7 @@ def _lines(settings: "SearchSettings", selection: Selection, scores: dict[str, A
         *score_table(rows),
         "",
         f"Accuracy is the share of {examples['heldout']} held-out examples whose every answer token is the most likely "
-        "one; NLL is in nats a token. Held-out and calibration examples share no key and no value.",
+        f"one; NLL is in nats a token. {_parted(settings)}",
         f"Sliding layers alone could carry information over {reach['sliding_reach_tokens']} tokens; "
         f"{reach['share_of_needles_beyond_reach']:.0%} of the held-out examples ask for what lies further back.",
         "",
@@ -165,6 +165,12 @@ def _lines(settings: "SearchSettings", selection: Selection, scores: dict[str, A
         "`selection.json` every choice; `scores.json` the numbers above; `journal.jsonl` and `heldout.jsonl` every "
         "evaluation; `run.json` the settings and versions. The same command, run again, changes nothing.",
     ]
+
+
+def _parted(settings: "SearchSettings") -> str:
+    if settings.data is not None:
+        return "The examples are your own; held-out and calibration examples share no prompt."
+    return "Held-out and calibration examples share no key and no value."
 
 
 def _task_table(rows: list[dict[str, Any]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,8 @@ def load_model(
         yarn: so many times the positions, as in `extend_positions`; None = as the checkpoint has them.
 
     Raises:
-        BoschError: there is no such model, it is no causal language model, its positions cannot be extended, or the
-            device or dtype is not to be had.
+        BoschError: there is no such model, it is no causal language model, weights of it are missing, its positions
+            cannot be extended, or the device or dtype is not to be had.
     """
     import transformers
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -55,8 +55,36 @@ def load_model(
             options["config"] = config = AutoConfig.from_pretrained(source, **options)
             extend_positions(config, yarn)
             tokenizer.model_max_length = config.get_text_config(decoder=True).max_position_embeddings
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch_dtype, device_map=torch_device, **options)
+        options |= {"dtype": torch_dtype, "device_map": torch_device, "output_loading_info": True}
+        loaded: Any = AutoModelForCausalLM.from_pretrained(source, **options)
+    model, found = loaded
+    _check_complete(source, found)
     return model, tokenizer
+
+
+def _check_complete(source: Path | str, found: Mapping[str, Any]) -> None:
+    """transformers draws at random what a checkpoint lacks, and only warns."""
+    lacking = sorted(map(str, [*found.get("missing_keys", ()), *found.get("mismatched_keys", ())]))
+    if lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        raise BoschError(
+            f"the checkpoint {source} lacks weights of its model, or has them in another shape: "
+            f"{', '.join(lacking[:3])}{more}; expected all of them"
+        )
+
+
+def check_tokens(model: "PreTrainedModel", largest_id: int) -> None:
+    """Refuse token ids that a model has no embedding for.
+
+    Raises:
+        BoschError: both numbers are named.
+    """
+    weight: Any = model.get_input_embeddings().weight
+    if largest_id >= len(weight):
+        raise BoschError(
+            f"the text has the token {largest_id}, but the model has {len(weight)} embeddings; expected the tokenizer "
+            "that belongs to the model"
+        )
 
 
 def random_model(

@@ -15,7 +15,7 @@ def num_positions(config: "PreTrainedConfig") -> int | None:
 
 
 def extend_positions(config: "PreTrainedConfig", factor: float) -> None:
-    """Scale the rotary embedding that a config describes, in place, as transformers does, and raise its number of positions.
+    """Scale the rotary embedding that a config describes, in place, as transformers does, and raise its positions.
 
     Where layers that slide by themselves have a rotary embedding of their own, it stays: they never look further back
     than they were trained to.

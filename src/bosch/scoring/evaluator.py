@@ -24,6 +24,7 @@ from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
+from bosch.models.loading import check_tokens
 from bosch.scoring.batches import Batch, answer_tokens, group_by_length, score_tokens
 from bosch.scoring.journal import Journal
 from bosch.scoring.objective import Cost, Score
@@ -31,6 +32,12 @@ from bosch.scoring.objective import Cost, Score
 DEFAULT_MEMORY_BYTES = 4 * 2**30
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 4096
 """A CPU gains nothing from larger batches; with small ones a mask is given up sooner."""
+
+
+def default_batch_tokens(decoder: Decoder) -> int:
+    """Tokens in a batch that suit the device that a model is on."""
+    return CPU_BATCH_TOKENS if decoder.device.type == "cpu" else GPU_BATCH_TOKENS
+
 
 Result = tuple[bool, float]
 """Of one example: whether it is answered, and the NLL of the answer."""
@@ -72,7 +79,7 @@ class Evaluator:
         self.base = self.full
         self.journal: Journal | None = None
         self.memory_bytes = memory_bytes
-        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if decoder.device.type == "cpu" else GPU_BATCH_TOKENS)
+        self.batch_tokens = batch_tokens or default_batch_tokens(decoder)
         self.on_evaluation = on_evaluation
         self._check_examples()
         self._groups = group_by_length(examples.examples, self.batch_tokens)
@@ -81,6 +88,7 @@ class Evaluator:
         self._spent: dict[str, tuple[int, float]] = {}
         self._layer_tokens = 0
         self._batches: dict[int, Batch] = {}
+        self._keeps_batches = True
         self._stride = self._affordable_stride()
 
     def use_journal(self, journal: Journal) -> None:
@@ -214,9 +222,10 @@ class Evaluator:
     def _run(self, number: int, mask: HeadMask) -> list[Result]:
         """A group's results under a mask."""
         with hybrid_attention(self.decoder.model):
-            if number not in self._batches:
-                self._batches[number] = self._open(self._groups[number])
-            return self._score_batch(self._batches[number], mask)
+            batch = self._batches.get(number) or self._open(self._groups[number])
+            if self._keeps_batches:
+                self._batches[number] = batch
+            return self._score_batch(batch, mask)
 
     def _score_batch(self, batch: Batch, mask: HeadMask) -> list[Result]:
         token_hits, token_nlls = score_tokens(self._answer_logits(batch, mask), batch.answers[batch.real])
@@ -259,7 +268,7 @@ class Evaluator:
 
     def _affordable_stride(self) -> int:
         """Of how many layers one keeps the hidden states that enter it, so that the memory budget holds for all
-        batches."""
+        batches; where not even the embeddings fit, no batch is kept."""
         examples = self.examples
         states = held = 0
         for group in self._groups:
@@ -270,6 +279,7 @@ class Evaluator:
             held += len(group) * self.decoder.cache_size.nbytes(self.full, prefix)
         inner = self.decoder.num_layers - 1
         affordable = (self.memory_bytes - held - states) // states
+        self._keeps_batches = held + states <= self.memory_bytes
         return math.ceil(inner / affordable) if affordable > 0 else self.decoder.num_layers
 
     def _open(self, indices: Sequence[int]) -> Batch:
@@ -324,6 +334,7 @@ class Evaluator:
         limit = self.decoder.max_length
         if limit is not None and longest > limit:
             raise BoschError(f"the examples have up to {longest} tokens, but the model takes at most {limit}")
+        check_tokens(self.decoder.model, max(max(example.input_ids) for example in self.examples))
 
 
 def _to_json(results: Mapping[int, Result]) -> dict[str, Any]:

@@ -9,7 +9,9 @@ A greedy of which each step measures every remaining unit asks for most of its n
 """
 
 import dataclasses
+import math
 
+from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from bosch.selectors.blackbox import units_of
 from bosch.selectors.exchanges import GreedyPath, exchange
@@ -30,6 +32,10 @@ class Floating(Method):
     summary = "Floating selection: forward by what costs least, back where that helps; measured as far as choices need."
 
     tolerance: float = 0.02
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.tolerance):
+            raise BoschError(f"tolerance must be a finite number, got {self.tolerance!r}")
 
     def default_budget(self, layout: HeadLayout) -> int:
         """Three evaluations a unit."""

@@ -5,6 +5,7 @@ from transformers import PreTrainedModel
 
 from bosch.decoder import REPLAY_TOLERANCE
 from bosch.errors import BoschError
+from bosch.models.loading import check_tokens
 from bosch.models.positions import num_positions
 from bosch.training.packing import PackedSequences
 
@@ -18,12 +19,7 @@ def check_sequences(model: PreTrainedModel, sequences: PackedSequences) -> None:
     longest = num_positions(model.config)
     if longest is not None and sequences.length > longest:
         raise BoschError(f"sequences of {sequences.length} tokens are too long for the model, which takes {longest}")
-    num_embeddings = _num_embeddings(model)
-    if sequences.largest_id >= num_embeddings:
-        raise BoschError(
-            f"the text has the token {sequences.largest_id}, but the model has {num_embeddings} embeddings; expected "
-            "text that was tokenized for it"
-        )
+    check_tokens(model, sequences.largest_id)
 
 
 @torch.no_grad()
@@ -35,7 +31,8 @@ def check_documents_stay_apart(model: PreTrainedModel) -> None:
         BoschError: they do not.
     """
     generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(_num_embeddings(model), (1, 12), generator=generator).to(model.device)
+    vocabulary = model.config.get_text_config(decoder=True).vocab_size
+    tokens = torch.randint(vocabulary, (1, 12), generator=generator).to(model.device)
     position_ids = torch.tensor([[*range(5), *range(7)]], device=model.device)
     packed = model(input_ids=tokens, position_ids=position_ids, use_cache=False).logits[:, 5:].double()
     alone = model(input_ids=tokens[:, 5:], use_cache=False).logits.double()
@@ -45,9 +42,3 @@ def check_documents_stay_apart(model: PreTrainedModel) -> None:
             f"{type(model).__name__} does not keep the documents of a packed sequence apart (the logits of the second "
             f"move by {error:.1e}, relative); expected to train it without documents_apart"
         )
-
-
-def _num_embeddings(model: PreTrainedModel) -> int:
-    weight = model.get_input_embeddings().weight
-    assert isinstance(weight, torch.Tensor)
-    return len(weight)

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from bosch.decoder import Decoder
 from bosch.deploy import hybridize, mask_of, restore_full_attention
-from bosch.deploy.export import write_files
+from bosch.deploy.export import drop_unused_sampling, write_files
 from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.deploy.recipe import Recipe, is_run, load_original, read_mask, read_run
 from bosch.errors import BoschError
@@ -92,6 +92,7 @@ def open_hybrid(path: Path, trust_remote_code: bool = False) -> TrainedHybrid:
         recipe = read_mask(str(path), path / "mask.json")
         recipe = dataclasses.replace(recipe, model=recipe.provenance.get("model", recipe.model))
         hybrid = model
+    drop_unused_sampling(hybrid)  # now, and not at the first checkpoint
     shell = _without_weights(hybrid)
     return TrainedHybrid(restore_full_attention(hybrid).float(), tokenizer, recipe, shell)
 

@@ -6,6 +6,7 @@ model makes no cache: packed documents would then see each other.
 
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div
 
@@ -24,12 +25,13 @@ def language_modeling_loss(model: nn.Module, batch: Mapping[str, Tensor]) -> Ten
     return cross_entropy(_target_logits(model, batch), targets, reduction="sum") / max(len(targets), 1)
 
 
-def distillation_loss(teacher: nn.Module) -> Loss:
+def distillation_loss(teacher: nn.Module, is_mixed: bool = False) -> Loss:
     """KL(teacher || student): the text is read, and the teacher's probabilities of the next token are learned.
 
     Args:
         teacher: a causal language model with the student's vocabulary, in evaluation mode; it is moved to where the
             batches are.
+        is_mixed: whether the student's products are bfloat16; the teacher's are then too.
     """
     teacher.requires_grad_(False)
 
@@ -37,7 +39,8 @@ def distillation_loss(teacher: nn.Module) -> Loss:
         student = _target_logits(model, batch)
         if not len(student):
             return student.sum()
-        wanted = _target_logits(teacher.to(student.device), batch)
+        with torch.autocast(student.device.type, torch.bfloat16, enabled=is_mixed):
+            wanted = _target_logits(teacher.to(student.device), batch)
         return kl_div(student.log_softmax(-1), wanted.log_softmax(-1), reduction="batchmean", log_target=True)
 
     return loss

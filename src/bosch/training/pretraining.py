@@ -26,6 +26,7 @@ from bosch.training.hybrid import TrainedHybrid, open_hybrid
 from bosch.training.log import ORIGINAL
 from bosch.training.loss import Loss, distillation_loss, language_modeling_loss
 from bosch.training.needles import NeedleSource
+from bosch.training.processes import is_mixed
 from bosch.training.settings import NEEDLES, PretrainSettings
 from bosch.training.sources import DocumentSource, Source
 from bosch.training.train import Evaluate, train
@@ -78,7 +79,7 @@ def pretrain(target: Path, settings: PretrainSettings, output: Path, *, overwrit
     with contextlib.ExitStack() as stack:
         loss: Loss = language_modeling_loss
         if settings.distill:
-            loss = distillation_loss(stack.enter_context(_teacher(hybrid)))
+            loss = distillation_loss(stack.enter_context(_teacher(hybrid)), is_mixed(settings.precision))
         if settings.lora_rank is not None:
             add_adapters(hybrid.model, settings.lora_rank, settings.seed)
         decoder = stack.enter_context(hybrid.attending())

@@ -32,7 +32,7 @@ def join_processes(settings: TrainSettings, trackers_directory: Path) -> Acceler
         if name not in map(str, get_available_trackers()):
             raise BoschError(f"the tracker {name} is not installed; expected the package of that name")
     accelerator = Accelerator(
-        mixed_precision="bf16" if _is_mixed(settings.precision) else "no",
+        mixed_precision="bf16" if is_mixed(settings.precision) else "no",
         log_with=list(settings.trackers) or None,
         project_dir=trackers_directory,
         # While the main process writes a large export, the others wait; torch would give up after minutes.
@@ -72,7 +72,8 @@ def check_distribution(accelerator: Accelerator) -> None:
             raise BoschError(f"the launch asks for {name}, which is not supported; expected one process, DDP or FSDP2")
 
 
-def _is_mixed(precision: str) -> bool:
+def is_mixed(precision: str) -> bool:
+    """Whether products are bfloat16 while weights are float32."""
     if precision == "auto":
         return torch.cuda.is_available() or _cpu_has_fast_bfloat16()
     return precision == "bfloat16"

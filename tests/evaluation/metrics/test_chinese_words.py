@@ -6,9 +6,8 @@ import tempfile
 import pytest
 
 from bosch.errors import BoschError
+from bosch.evaluation.metrics import chinese_words, rouge_l, token_f1_zh
 from bosch.evaluation.metrics import chinese_words as module
-from bosch.evaluation.metrics import rouge_l, token_f1_zh
-from bosch.evaluation.metrics import chinese_words
 
 SENTENCE, WORDS = "我来到北京清华大学", ["我", "来到", "北京", "清华大学"]
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bosch.evaluation.metrics import token_f1, token_f1_zh
-from bosch.evaluation.metrics import CHINESE_MARKS
+from bosch.evaluation.metrics import CHINESE_MARKS, token_f1, token_f1_zh
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """The three stages of BOSCH (paper 2.2): layer importance, adaptive ratios, grouped selection."""
 
 import dataclasses
-import math
 from typing import Any
 
 from bosch.common.lookup import lookup
-from bosch.errors import BoschError
+from bosch.common.options import check_positive
 from bosch.heads import quota
 from bosch.optimizers import OPTIMIZERS
 from bosch.selectors.method import Method, Problem, Selection, StageListener
@@ -31,8 +30,7 @@ class Bosch(Method):
     optimizer: str | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.gamma) and self.gamma > 0):
-            raise BoschError(f"gamma must be a positive number, got {self.gamma!r}")
+        check_positive("gamma", self.gamma)
         if self.optimizer is not None:
             lookup("optimizer", self.optimizer, OPTIMIZERS)
 

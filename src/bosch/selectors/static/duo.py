@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from bosch.attention.interface import AttentionState, hybrid_attention
+from bosch.common.options import check_integer, check_positive
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.probing import Subject
@@ -52,6 +53,11 @@ class Duo(Ranking):
     steps: int = 100
     learning_rate: float = 0.02
     pull: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_integer("steps", self.steps, 1)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("pull", self.pull)
 
     def measure(self, problem: Problem, on_stage: StageListener) -> Measured:
         """Train the gates."""

@@ -10,6 +10,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from bosch.common.options import check_integer
 from bosch.probing import AttentionBlock, Statistic, Subject
 from bosch.selectors.static.ranking import AttentionRanking
 
@@ -51,6 +52,10 @@ class Lazy(AttentionRanking):
 
     first_tokens: int = 4
     last_queries: int = 64
+
+    def __post_init__(self) -> None:
+        check_integer("first_tokens", self.first_tokens, 0)
+        check_integer("last_queries", self.last_queries, 1)
 
     def statistic(self, subject: Subject) -> Statistic:
         """Begin to collect."""

@@ -11,6 +11,8 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from bosch.common.options import check_integer, check_positive
+from bosch.errors import BoschError
 from bosch.probing import AttentionBlock, Statistic, Subject
 from bosch.selectors.static.ranking import AttentionRanking
 
@@ -61,6 +63,12 @@ class Proxy(AttentionRanking):
 
     block: int = 128
     gamma: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_integer("block", self.block, 1)
+        check_positive("gamma", self.gamma)
+        if self.gamma > 1:
+            raise BoschError(f"gamma must be a share of at most 1, got {self.gamma!r}")
 
     def statistic(self, subject: Subject) -> Statistic:
         """Begin to collect."""

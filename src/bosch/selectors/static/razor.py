@@ -12,6 +12,7 @@ import random
 import torch
 from torch import Tensor
 
+from bosch.common.options import check_integer
 from bosch.probing import AttentionBlock, Statistic, Subject
 from bosch.selectors.static.ranking import AttentionRanking
 
@@ -64,6 +65,9 @@ class Razor(AttentionRanking):
     over = "own"
 
     repeats: int = 4
+
+    def __post_init__(self) -> None:
+        check_integer("repeats", self.repeats, 2)
 
     def statistic(self, subject: Subject) -> Statistic:
         """Begin to collect."""

@@ -1,0 +1,363 @@
+"""Output directories: six kinds of commands on six states of a directory, with and without --overwrite."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bosch.common.files import read_json
+from bosch.common.output import LOCK, AnalysisDirectory, OutputDirectory
+from bosch.errors import BoschError
+from bosch.evaluation.rows import EvalDirectory
+from bosch.experiments.compare import ComparisonDirectory
+from bosch.experiments.settings import SearchSettings
+from bosch.heads import HeadLayout, HeadMask
+from bosch.runs import RunDirectory
+from bosch.scoring.journal import Journal
+from bosch.training.directory import TrainingDirectory
+from bosch.version import __version__
+from small_search import snapshot
+from tiny_checkpoint import TINY
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The states, through the real commands
+# ----------------------------------------------------------------------------------------------------------------------
+
+EXAMPLES = f"--window 8 --lengths 96 --examples 2 --heldout 2 --tasks niah_single_1 --dtype float32 --model {TINY}"
+TRAIN = "--texts {texts} --tokens 64 --tokens-per-step {step} --sequence-length 32 --precision float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A command, its like with other settings, and how an unfinished directory of it differs from a finished one."""
+
+    name: str
+    command: str
+    other: str
+    unfinished: tuple[str, ...]
+
+
+CASES = (
+    Case("search", f"search {EXAMPLES} --ratio 0.25 --method intr", f"search {EXAMPLES} --ratio 0.5 --method intr",
+         ("report.md", "scores.json", "mask.json")),
+    Case("compare", f"compare {EXAMPLES} --ratios 0.25 --methods intr",
+         f"compare {EXAMPLES} --ratios 0.5 --methods intr",
+         ("report.md", "rows.csv", "rows.json")),
+    Case("eval", f"eval {TINY} --tasks niah_single_1 --lengths 96 --examples 2",
+         f"eval {TINY} --tasks niah_single_1 --lengths 96 --examples 3", ("report.md",)),
+    Case("bench", f"bench --model {TINY} --ratios 0.5 --window 8 --contexts 32 --new-tokens 2",
+         f"bench --model {TINY} --ratios 0.25 --window 8 --contexts 32 --new-tokens 2", ("report.md", "bench.png")),
+    Case("analyze", "analyze units {masks}/a.json {masks}/b.json", "analyze units {masks}/a.json {masks}/c.json",
+         ("units.csv", "layers.csv")),
+    Case("train", f"train {{export}} {TRAIN.replace('{step}', '32')}",
+         f"train {{export}} {TRAIN.replace('{step}', '64')}",
+         ("checkpoints",)),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> dict[str, str]:
+    """What the commands read: masks, an exported hybrid whose tokenizer has an end of text, and a text."""
+    from transformers import AutoTokenizer
+
+    from bosch.cli import main
+
+    folder = tmp_path_factory.mktemp("world")
+    full = HeadMask.all_full(HeadLayout((4,) * 6), 8)
+    for name, units in (("a", [(0, 0)]), ("b", [(0, 1), (1, 2)]), ("c", [(5, 3)])):
+        full.localize(units).save(folder / f"{name}.json")
+    shutil.copytree(TINY, folder / "tiny")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tiny")
+    tokenizer.eos_token = "<bos>"
+    tokenizer.save_pretrained(folder / "tiny")
+    export = ["export", "--model", str(folder / "tiny"), "--mask", str(folder / "b.json")]
+    assert main([*export, "--output", str(folder / "export")]) == 0
+    (folder / "text.txt").write_text("The grass is green. The sky is blue. " * 30)
+    return {"masks": str(folder), "export": str(folder / "export"), "texts": str(folder / "text.txt")}
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory) -> dict[str, Path]:
+    """A finished run of each command, and by `NAME other` one of other settings; made when first asked for."""
+    folder, known = tmp_path_factory.mktemp("finished"), dict[str, Path]()
+
+    class Runs(dict):
+        def __missing__(self, key: str) -> Path:
+            case = next(case for case in CASES if case.name == key.split()[0])
+            words = (case.other if key.endswith(" other") else case.command).format(**world)
+            assert run(words, folder / key) == 0
+            self[key] = folder / key
+            return folder / key
+
+    return Runs(known)
+
+
+def run(words: str, output: Path, *flags: str) -> int:
+    from bosch.cli import main
+
+    return main([*words.split(), "--output", str(output), *flags])
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """What is in a directory, but for the lock, times, and what is drawn."""
+    drawn = (".png", ".svg", LOCK)
+    return {name: data for name, (_, data) in snapshot(path).items() if not name.endswith(drawn)}
+
+
+def bring_about(state: str, case: Case, finished: dict[str, Path], path: Path) -> None:
+    if state == "absent":
+        return
+    if state == "empty":
+        path.mkdir()
+    elif state == "other files":
+        path.mkdir()
+        (path / "thesis.tex").write_text("a year of work")
+    else:
+        shutil.copytree(finished[f"{case.name} other" if state == "other settings" else case.name], path)
+        (path / "notes.txt").write_text("mine")
+        if state == "unfinished":
+            for name in case.unfinished:
+                found = path / name
+                shutil.rmtree(found) if found.is_dir() else found.unlink()
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["", "overwrite"])
+@pytest.mark.parametrize("state", ["absent", "empty", "other files", "finished", "unfinished", "other settings"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_command_on_a_directory(case, state, overwrite, world, finished, tmp_path, capsys):
+    whole = content(finished[case.name])
+    path = tmp_path / "out"
+    bring_about(state, case, finished, path)
+    before, words = snapshot(path), case.command.format(**world)
+    capsys.readouterr()
+    status = run(words, path, *["--overwrite"] * overwrite)
+    error = capsys.readouterr().err
+    if state == "other files" or (state == "other settings" and not overwrite):
+        assert status == 2
+        assert snapshot(path).items() - before.items() <= {(LOCK, snapshot(path).get(LOCK))}
+        expected = (
+            "is not empty and holds no " if state == "other files" else "; choose another directory or --overwrite"
+        )
+        assert expected in error
+        assert error.count("\n") == 1
+        return
+    assert status == 0, error
+    after = content(path)
+    assert (after.pop("notes.txt", b"mine")) == b"mine"
+    assert after.keys() == whole.keys()
+    if state == "finished" and case.name != "analyze":
+        assert after == whole
+    assert read_json(path / "run.json")["settings"] == read_json(finished[case.name] / "run.json")["settings"]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The directory itself
+# ----------------------------------------------------------------------------------------------------------------------
+
+SETTINGS = SearchSettings(model="m", ratio=0.5, window=4)
+OTHER = dataclasses.replace(SETTINGS, window=8)
+KINDS = (RunDirectory, ComparisonDirectory, EvalDirectory, TrainingDirectory, AnalysisDirectory)
+
+
+def open_run(path: Path, settings: SearchSettings, overwrite: bool = False) -> RunDirectory:
+    run = RunDirectory(path)
+    with run.claimed(settings, overwrite=overwrite) as claim:
+        claim.begin()
+    return run
+
+
+def begin(path: Path, num_evaluations: int = 0) -> RunDirectory:
+    """A run that was stopped after so many evaluations."""
+    run = open_run(path, SETTINGS)
+    with contextlib.closing(Journal(run.journal, {})) as journal:
+        for number in range(num_evaluations):
+            journal.append({"mask": str(number)})
+    return run
+
+
+@contextlib.contextmanager
+def unprivileged() -> Iterator[None]:
+    """As root, be nobody for a while: root may write anywhere."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("kind", ["missing", "deep", "empty"])
+def test_a_new_run_says_what_it_is(tmp_path, kind):
+    path = {"missing": tmp_path / "run", "deep": tmp_path / "a" / "b", "empty": tmp_path}[kind]
+    found = read_json(open_run(path, SETTINGS).settings)
+    assert found["settings"]["model"] == "m"
+    assert found["settings"]["lengths"] == [512]
+    assert {"bosch", "torch", "transformers", "time"} <= found["provenance"].keys()
+    assert found["provenance"]["bosch"] == __version__
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_same_settings_go_on(tmp_path, overwrite):
+    begin(tmp_path, num_evaluations=1)
+    before = snapshot(tmp_path)
+    open_run(tmp_path, SETTINGS, overwrite=overwrite)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_run_may_go_on_with_another_memory_budget(tmp_path):
+    run = begin(tmp_path, num_evaluations=1)
+    open_run(tmp_path, dataclasses.replace(SETTINGS, memory_gib=1.0))
+    assert run.has_results
+
+
+def test_settings_of_an_earlier_version_are_read_under_their_names_of_today(tmp_path):
+    """`length` is `lengths` now, and there were no parameters of methods: a run of then goes on."""
+    run = begin(tmp_path, num_evaluations=1)
+    data = read_json(run.settings)
+    data["settings"]["length"] = data["settings"].pop("lengths")
+    del data["settings"]["method_options"]
+    run.settings.write_text(json.dumps(data))
+    before = snapshot(tmp_path)
+    open_run(tmp_path, SETTINGS)
+    assert snapshot(tmp_path) == before
+    with pytest.raises(BoschError, match=r"its lengths is \[512\], now it is \[256\]"):
+        open_run(tmp_path, dataclasses.replace(SETTINGS, lengths=(256,)))
+    with pytest.raises(BoschError, match=r"its method_options is \[\], now it is \['steps=3'\]"):
+        open_run(tmp_path, dataclasses.replace(SETTINGS, method_options=("steps=3",)))
+
+
+def test_a_training_of_an_earlier_version_is_read(tmp_path):
+    run = {"data": ["books"], "length": [128], "held-out examples": "abc", "number of processes": 1}
+    (tmp_path / "training.json").write_text(json.dumps({"schema": "bosch.training/1", "run": run, "provenance": {}}))
+    found = TrainingDirectory(tmp_path).read_settings()
+    assert found == {"texts": ["books"], "lengths": [128], "heldout_examples": "abc", "num_processes": 1}
+
+
+def test_other_settings_are_refused_by_name(tmp_path):
+    begin(tmp_path, num_evaluations=1)
+    before = snapshot(tmp_path)
+    with pytest.raises(BoschError, match=r"holds another search \(its window is 4, now it is 8\); .* --overwrite"):
+        open_run(tmp_path, OTHER)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_run_without_evaluations_gives_way(tmp_path):
+    """A first command with a mistake must not stand in the way of the right one."""
+    begin(tmp_path)
+    run = open_run(tmp_path, OTHER)
+    assert read_json(run.settings)["settings"]["window"] == 8
+    assert not run.journal.exists()
+
+
+def test_overwriting_removes_what_a_run_made_and_nothing_else(tmp_path):
+    run = begin(tmp_path, num_evaluations=1)
+    for name in ("mask.json", "scores.json", "selection.json", "report.md", "heldout.jsonl", "front.svg", "mask.png"):
+        (tmp_path / name).write_text("old")
+    for folder in (run.masks, run.unit_scores):
+        folder.mkdir()
+        (folder / "0001.json").write_text("old")
+    (tmp_path / "notes.txt").write_text("mine")
+    open_run(tmp_path, OTHER, overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "notes.txt", LOCK}
+    assert read_json(run.settings)["settings"]["window"] == 8
+
+
+def test_nothing_is_removed_before_the_new_run_begins(tmp_path):
+    """Its inputs turned out to be wrong: what was there is there."""
+    begin(tmp_path, num_evaluations=1)
+    before = snapshot(tmp_path)
+    claiming = RunDirectory(tmp_path).claimed(OTHER, overwrite=True)
+    assert claiming.__enter__().is_new
+    claiming.__exit__(BoschError, BoschError("no such model"), None)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_directory_of_which_nothing_came_disappears(tmp_path):
+    with pytest.raises(BoschError, match="no such model"), RunDirectory(tmp_path / "run").claimed(SETTINGS):
+        raise BoschError("no such model")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("second", KINDS, ids=lambda kind: kind.called)
+@pytest.mark.parametrize("first", KINDS, ids=lambda kind: kind.called)
+def test_one_command_at_a_time(first: type[OutputDirectory], second: type[OutputDirectory], tmp_path):
+    """From before its slow beginning on, whatever either of them is."""
+    with first(tmp_path).claimed({"a": 1}):
+        before = snapshot(tmp_path)
+        for overwrite in (False, True):
+            with (
+                pytest.raises(BoschError, match="is in use by another running command; expected one at a time"),
+                second(tmp_path).claimed({"a": 2}, overwrite=overwrite),
+            ):
+                pass
+        assert snapshot(tmp_path) == before
+    with second(tmp_path).claimed({"a": 2}) as claim:
+        claim.begin()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["thesis.tex", "journal.jsonl", ".run.json"])
+def test_a_directory_that_is_no_run_is_refused_and_kept(tmp_path, name, overwrite):
+    (tmp_path / name).write_text("a year of work")
+    with pytest.raises(BoschError, match="is not empty and holds no search"):
+        open_run(tmp_path, SETTINGS, overwrite=overwrite)
+    assert {path.name for path in tmp_path.iterdir()} == {name, LOCK}
+    assert (tmp_path / name).read_text() == "a year of work"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "data", ['{"schema": "other"}', "[]", '{"schema": "bosch.run/1"}', '{"settings": {}}', "{", ""]
+)
+def test_settings_of_something_else_are_refused_and_kept(tmp_path, data, overwrite):
+    (tmp_path / "run.json").write_text(data)
+    with pytest.raises(BoschError, match=rf"{tmp_path}/run.json"):
+        open_run(tmp_path, SETTINGS, overwrite=overwrite)
+    assert (tmp_path / "run.json").read_text() == data
+
+
+def test_a_run_killed_while_it_wrote_its_settings_begins_again(tmp_path):
+    (tmp_path / ".run.json.0123abcd").write_text('{"schema": "bo')
+    assert read_json(open_run(tmp_path, SETTINGS).settings)["settings"]["window"] == 4
+
+
+def test_a_stop_while_overwriting_leaves_a_run(tmp_path, monkeypatch):
+    begin(tmp_path, num_evaluations=1)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bosch.common.output.write_json", stop)
+        with pytest.raises(KeyboardInterrupt):
+            open_run(tmp_path, OTHER, overwrite=True)
+    assert read_json(open_run(tmp_path, OTHER).settings)["settings"]["window"] == 8
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(BoschError, match="file is a file; expected a directory"):
+        open_run(tmp_path / "file", SETTINGS)
+    with pytest.raises(BoschError, match=f"cannot make the directory {tmp_path}/file/run: Not a directory"):
+        open_run(tmp_path / "file" / "run", SETTINGS)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_directory_that_cannot_be_written_is_named():
+    # Not in tmp_path, which is closed to other users.
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o555)
+        with unprivileged():
+            with pytest.raises(BoschError, match=f"cannot write {path}: Permission denied"):
+                open_run(path, SETTINGS)
+            with pytest.raises(BoschError, match=f"cannot make the directory {path}/run: Permission denied"):
+                open_run(path / "run", SETTINGS)
+        assert not any(path.iterdir())
