@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -6,7 +7,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from bosch.heads import HeadLayout, HeadMask
 from small_search import SIZES, make_tokenizer
+from tiny_checkpoint import TINY
 
 # Times of small examples vary with the load of the machine; what is tested is the result.
 hypothesis.settings.register_profile("bosch", deadline=None, max_examples=50, print_blob=True)
@@ -49,3 +52,24 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
     Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), **SIZES)).save_pretrained(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> dict[str, str]:
+    """What the commands read: masks, an exported hybrid whose tokenizer has an end of text, and a text."""
+    from transformers import AutoTokenizer
+
+    from bosch.cli import main
+
+    folder = tmp_path_factory.mktemp("world")
+    full = HeadMask.all_full(HeadLayout((4,) * 6), 8)
+    for name, units in (("a", [(0, 0)]), ("b", [(0, 1), (1, 2)]), ("c", [(5, 3)])):
+        full.localize(units).save(folder / f"{name}.json")
+    shutil.copytree(TINY, folder / "tiny")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tiny")
+    tokenizer.eos_token = "<bos>"
+    tokenizer.save_pretrained(folder / "tiny")
+    export = ["export", "--model", str(folder / "tiny"), "--mask", str(folder / "b.json")]
+    assert main([*export, "--output", str(folder / "export")]) == 0
+    (folder / "text.txt").write_text("The grass is green. The sky is blue. " * 30)
+    return {"masks": str(folder), "export": str(folder / "export"), "texts": str(folder / "text.txt")}

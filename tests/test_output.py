@@ -13,73 +13,21 @@ import pytest
 
 from bosch.common.files import read_json
 from bosch.common.output import LOCK, AnalysisDirectory, OutputDirectory
+from bosch.deploy.export import _taking
 from bosch.errors import BoschError
 from bosch.evaluation.rows import EvalDirectory
 from bosch.experiments.compare import ComparisonDirectory
 from bosch.experiments.settings import SearchSettings
-from bosch.heads import HeadLayout, HeadMask
 from bosch.runs import RunDirectory
 from bosch.scoring.journal import Journal
 from bosch.training.directory import TrainingDirectory
 from bosch.version import __version__
+from small_commands import CASES, Case, content, run
 from small_search import snapshot
-from tiny_checkpoint import TINY
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The states, through the real commands
 # ----------------------------------------------------------------------------------------------------------------------
-
-EXAMPLES = f"--window 8 --lengths 96 --examples 2 --heldout 2 --tasks niah_single_1 --dtype float32 --model {TINY}"
-TRAIN = "--texts {texts} --tokens 64 --tokens-per-step {step} --sequence-length 32 --precision float32"
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A command, its like with other settings, and how an unfinished directory of it differs from a finished one."""
-
-    name: str
-    command: str
-    other: str
-    unfinished: tuple[str, ...]
-
-
-CASES = (
-    Case("search", f"search {EXAMPLES} --ratio 0.25 --method intr", f"search {EXAMPLES} --ratio 0.5 --method intr",
-         ("report.md", "scores.json", "mask.json")),
-    Case("compare", f"compare {EXAMPLES} --ratios 0.25 --methods intr",
-         f"compare {EXAMPLES} --ratios 0.5 --methods intr",
-         ("report.md", "rows.csv", "rows.json")),
-    Case("eval", f"eval {TINY} --tasks niah_single_1 --lengths 96 --examples 2",
-         f"eval {TINY} --tasks niah_single_1 --lengths 96 --examples 3", ("report.md",)),
-    Case("bench", f"bench --model {TINY} --ratios 0.5 --window 8 --contexts 32 --new-tokens 2",
-         f"bench --model {TINY} --ratios 0.25 --window 8 --contexts 32 --new-tokens 2", ("report.md", "bench.png")),
-    Case("analyze", "analyze units {masks}/a.json {masks}/b.json", "analyze units {masks}/a.json {masks}/c.json",
-         ("units.csv", "layers.csv")),
-    Case("train", f"train {{export}} {TRAIN.replace('{step}', '32')}",
-         f"train {{export}} {TRAIN.replace('{step}', '64')}",
-         ("checkpoints",)),
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> dict[str, str]:
-    """What the commands read: masks, an exported hybrid whose tokenizer has an end of text, and a text."""
-    from transformers import AutoTokenizer
-
-    from bosch.cli import main
-
-    folder = tmp_path_factory.mktemp("world")
-    full = HeadMask.all_full(HeadLayout((4,) * 6), 8)
-    for name, units in (("a", [(0, 0)]), ("b", [(0, 1), (1, 2)]), ("c", [(5, 3)])):
-        full.localize(units).save(folder / f"{name}.json")
-    shutil.copytree(TINY, folder / "tiny")
-    tokenizer = AutoTokenizer.from_pretrained(folder / "tiny")
-    tokenizer.eos_token = "<bos>"
-    tokenizer.save_pretrained(folder / "tiny")
-    export = ["export", "--model", str(folder / "tiny"), "--mask", str(folder / "b.json")]
-    assert main([*export, "--output", str(folder / "export")]) == 0
-    (folder / "text.txt").write_text("The grass is green. The sky is blue. " * 30)
-    return {"masks": str(folder), "export": str(folder / "export"), "texts": str(folder / "text.txt")}
 
 
 @pytest.fixture(scope="module")
@@ -96,18 +44,6 @@ def finished(world, tmp_path_factory) -> dict[str, Path]:
             return folder / key
 
     return Runs(known)
-
-
-def run(words: str, output: Path, *flags: str) -> int:
-    from bosch.cli import main
-
-    return main([*words.split(), "--output", str(output), *flags])
-
-
-def content(path: Path) -> dict[str, bytes]:
-    """What is in a directory, but for the lock, times, and what is drawn."""
-    drawn = (".png", ".svg", LOCK)
-    return {name: data for name, (_, data) in snapshot(path).items() if not name.endswith(drawn)}
 
 
 def bring_about(state: str, case: Case, finished: dict[str, Path], path: Path) -> None:
@@ -154,6 +90,34 @@ def test_a_command_on_a_directory(case, state, overwrite, world, finished, tmp_p
     if state == "finished" and case.name != "analyze":
         assert after == whole
     assert read_json(path / "run.json")["settings"] == read_json(finished[case.name] / "run.json")["settings"]
+
+
+EXPORT = Case("export", "export --model {masks}/tiny --mask {masks}/b.json", "", ())
+
+
+@pytest.mark.parametrize("second", [*CASES, EXPORT], ids=lambda case: case.name)
+@pytest.mark.parametrize("first", [*CASES, EXPORT], ids=lambda case: case.name)
+def test_two_commands_do_not_work_in_one_directory(first, second, world, tmp_path, capsys):
+    """The first has claimed the directory, which is absent or empty, and still loads its model."""
+    path = tmp_path / "out"
+    claiming = _taking(path, overwrite=False) if first is EXPORT else AnalysisDirectory(path).held()
+    with claiming:
+        if first is EXPORT and second is not EXPORT:
+            pytest.skip("an export makes its directory at the end; then it finds the other's there and is refused")
+        before = snapshot(path)
+        assert run(second.command.format(**world), path, "--overwrite") == 2
+        assert snapshot(path) == before
+    error = capsys.readouterr().err
+    assert "is in use by another running command" in error or "is not empty and no exported model" in error
+    assert error.count("\n") == 1
+
+
+def test_an_export_that_was_overtaken_is_refused(tmp_path):
+    path = tmp_path / "out"
+    with pytest.raises(BoschError, match="is not empty and no exported model"), _taking(path, overwrite=True):
+        open_run(path, SETTINGS)
+    assert read_json(path / "run.json")["settings"]["window"] == 4
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

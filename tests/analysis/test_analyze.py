@@ -38,8 +38,8 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def no_drawing(monkeypatch):
     """It takes longer than everything else here; the figures are made all the same."""
-    for name in ("overlap", "localized", "locality"):
-        monkeypatch.setattr(f"bosch.analysis.pictures.{name}.save_figure", save_nothing)
+    for name in ("overlap", "units", "locality"):
+        monkeypatch.setattr(f"bosch.analysis.{name}.save_figure", save_nothing)
 
 
 def save_nothing(_: Figure, path: Path) -> None:
@@ -60,7 +60,8 @@ def rows(path: str) -> list[list[str]]:
 
 
 def names(directory: str) -> set[str]:
-    return {path.name for path in Path(directory).iterdir()}
+    """Of what a directory holds, beside what every directory of results does."""
+    return {path.name for path in Path(directory).iterdir()} - {"run.json", ".lock"}
 
 
 def test_overlap_of_one_model(capsys):
@@ -171,27 +172,45 @@ def test_locality_against_choice(capsys):
     assert "with probability 0.58" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "file"),
-    [
-        (["overlap", *files("8b")], "overlap.csv"),
-        (["turnover", "8b/bosch@0.25.json", "8b/bosch@0.5.json"], "turnover.csv"),
-        (["units", *files("8b")], "layers.svg"),
-        (["locality", "razor.json", "8b/bosch@0.25.json"], "locality.json"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else value,
-)
-def test_a_result_that_is_there_is_kept_unless_it_is_to_be_replaced(words, file, capsys):
+ANALYSES = {
+    "overlap": (["overlap", *files("8b")], "overlap.csv"),
+    "turnover": (["turnover", "8b/bosch@0.25.json", "8b/bosch@0.5.json"], "turnover.csv"),
+    "units": (["units", *files("8b")], "layers.svg"),
+    "locality": (["locality", "razor.json", "8b/bosch@0.25.json"], "locality.json"),
+}
+
+
+@pytest.mark.parametrize(("words", "file"), ANALYSES.values(), ids=ANALYSES)
+def test_files_of_others_are_never_taken_for_results(words, file, capsys):
     Path("out").mkdir()
     Path("out", file).write_text("mine")
-    Path("out", "notes.txt").write_text("mine too")
-    assert run(*words, "--output", "out") == 2
-    assert capsys.readouterr().err == f"bosch: error: out/{file} exists; choose another directory or --overwrite\n"
-    assert names("out") == {file, "notes.txt"}
+    for flags in ([], ["--overwrite"]):
+        assert run(*words, "--output", "out", *flags) == 2
+        expected = "bosch: error: out is not empty and holds no analysis; choose another directory\n"
+        assert capsys.readouterr().err == expected
+    assert names("out") == {file}
     assert Path("out", file).read_text() == "mine"
+
+
+@pytest.mark.parametrize(("words", "file"), ANALYSES.values(), ids=ANALYSES)
+def test_a_result_that_is_there_is_kept_unless_it_is_to_be_replaced(words, file, capsys):
+    first = ["units", "8b/dcam@0.5.json"] if words[0] != "units" else ["overlap", *files("8b", 0.5)]
+    assert run(*first, "--output", "out") == 0
+    Path("out", "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    capsys.readouterr()
+    assert run(*words, "--output", "out") == 2
+    assert capsys.readouterr().err == (
+        f"bosch: error: out holds another analysis (its analysis is {first[0]!r}, now it is {words[0]!r}); "
+        "choose another directory or --overwrite\n"
+    )
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
     assert run(*words, "--output", "out", "--overwrite") == 0
-    assert "mine" not in Path("out", file).read_text()
-    assert Path("out", "notes.txt").read_text() == "mine too"
+    assert run(*words, "--output", "fresh") == 0
+    assert names("out") == names("fresh") | {"notes.txt"}
+    assert Path("out", file).read_bytes() == Path("fresh", file).read_bytes()
+    assert run(*words, "--output", "out") == 0  # the same analysis once more
+    assert json.loads(Path("out/run.json").read_text())["schema"] == "bosch.analysis/1"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +218,7 @@ def test_a_result_that_is_there_is_kept_unless_it_is_to_be_replaced(words, file,
     [
         ([], "nothing to analyze was named; known: overlap, turnover, replacement, units, locality"),
         (["overlp"], "unknown command 'overlp'; did you mean 'overlap'?"),
-        (["overlap"], "the following arguments are required: MASK, --output"),
+        (["overlap"], "the following arguments are required: FILE|RUN, --output"),
         (["overlap", "8b/dcam@0.5.json", "--outptu", "out"], "unknown option '--outptu'; did you mean '--output'?"),
         (["overlap", "8b/dcam@0.5.json", "--output", "out"], "a distance needs two masks, got only dcam"),
         (["overlap", *files("8b"), "--by-ratio", "8b/dcam@0.5.json", "--output", "out"], "unrecognized arguments"),
@@ -210,7 +229,7 @@ def test_a_result_that_is_there_is_kept_unless_it_is_to_be_replaced(words, file,
          "the two triangles need masks at as many ratios; the lower has 1, the upper 2"),
         (["overlap", "8b", "8b/dcam@0.5.json", "--output", "out"], "8b holds no mask.json"),
         (["overlap", "gone.json", "8b/dcam@0.5.json", "--output", "out"], "gone.json: cannot read it"),
-        (["overlap", *files("8b"), "--output", "razor.json"], "cannot make the directory razor.json"),
+        (["overlap", *files("8b"), "--output", "razor.json"], "razor.json is a file; expected a directory"),
         (["turnover", "8b/dcam@0.5.json"], "turnover needs two masks or more, got 1"),
         (["turnover", *files("8b")], "turnover needs one mask a ratio, but 8b/dcam@0.25.json and 8b/razor@0.25.json"),
         (["locality", "8b/dcam@0.5.json", "8b/bosch@0.5.json", "--output", "out"], "not a file of unit scores"),
@@ -235,11 +254,14 @@ def test_masks_of_two_layouts_are_refused_by_name(capsys):
 
 
 @pytest.mark.parametrize("action", analyze.ACTIONS, ids=lambda action: action.name)
-def test_help_ends_with_an_example_that_parses(action, capsys):
+def test_help_ends_with_examples_that_parse(action, capsys):
+    assert action.examples
     with pytest.raises(SystemExit, match="0"):
         run(action.name, "--help")
-    assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"  {action.example}"
-    assert app._make_parser().parse_args(action.example.split()[1:]).run is action.run
+    shown = capsys.readouterr().out.rstrip().splitlines()[-len(action.examples) :]
+    assert shown == [f"  {example}" for example in action.examples]
+    for example in action.examples:
+        assert app._make_parser().parse_args(example.split()[1:]).run is action.run
 
 
 def test_comparing_masks_does_not_wait_for_torch():

@@ -59,7 +59,7 @@ def test_the_ratio_stays_and_nothing_new_comes_in(pair, seed):
 
 def test_a_seed_means_the_same_in_every_process():
     code = (
-        "from bosch.analysis import replace_randomly\nfrom bosch.heads import HeadLayout, HeadMask\n"
+        "from bosch.experiments.replacement import replace_randomly\nfrom bosch.heads import HeadLayout, HeadMask\n"
         f"full = HeadMask.all_full(HeadLayout({LAYOUT.units_per_layer}), {WINDOW})\n"
         f"masks = [full.localize(units) for units in {[sorted(mask.localized) for mask in (SMALLER, LARGER)]}]\n"
         "print([replace_randomly(*masks, seed).key() for seed in range(5)])"
@@ -87,7 +87,7 @@ def test_each_replacement_is_scored_once_beside_the_original():
             sliding([(0, 0), (2, 1)]),
             "all 1 units that slide in the smaller mask slide in the larger",
         ),
-        (LARGER, SMALLER, "got 5 and 3"),
+        (LARGER, SMALLER, r"got 5 of 11 KV heads sliding .* and 3 of 11 KV heads sliding"),
         (
             SMALLER,
             sliding([(2, head) for head in range(5)], window=11),
@@ -98,7 +98,11 @@ def test_each_replacement_is_scored_once_beside_the_original():
             sliding([(2, head) for head in range(5)]).give_window(9, [2]),
             "with window 7 and 0 sinks, the larger with window 9",
         ),
-        (SMALLER, sliding([(0, head) for head in range(5)], HeadLayout((5, 2))), "masks of different models"),
+        (
+            SMALLER,
+            sliding([(0, head) for head in range(5)], HeadLayout((5, 2))),
+            r"needs two masks of one model, .* got 3 of 11 KV heads sliding .* and 5 of 7 KV heads sliding",
+        ),
     ],
     ids=["nested", "exchanged", "window", "layer windows", "layout"],
 )

@@ -218,7 +218,7 @@ def gone_model(small: Path, large: Path) -> None:
         (no_origin, "large does not say which model its mask is for; expected a finished search"),
         (other_window, "the masks slide differently: the smaller with window 11"),
         (nested, "there is none to put back"),
-        (exchanged, "the smaller with some sliding KV heads and the larger with more; got 7 of 24"),
+        (exchanged, "got 7 of 24 KV heads sliding (ratio 0.292, window 8) and 4 of 24 KV heads sliding"),
         (other_schema, "run.json is not of a search (expected the schema 'bosch.run/1')"),
         (not_json, "run.json: not valid JSON"),
         (text_for_a_number, "run.json: its heldout must be an integer, got '5'"),
@@ -261,7 +261,7 @@ def test_a_search_directory_cannot_consent_to_running_code(searches, tmp_path, m
 
 @pytest.mark.slow
 def test_two_searches_and_what_became_of_their_units(tmp_path, capsys):
-    """The whole way. `random-layers` and `intr` choose by the numbers of the layers alone, the same on every machine."""
+    """The whole way. Both methods choose by the numbers of the layers alone, the same on every machine."""
     small, large = tmp_path / "random-layers", tmp_path / "intr"
     common = f"--model {TINY} --window 8 --tasks niah_single_1 --lengths 128 --examples 4 --heldout 4 --dtype float32"
     for run, ratio in ((small, 0.25), (large, 0.5)):

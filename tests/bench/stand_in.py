@@ -16,11 +16,11 @@ MODEL = {
 # Twice as fast as the original for each sliding unit; a byte of cache a token and full unit.
 SCRIPT = """
 import json, os, signal, sys, time
-task = json.load(sys.stdin)
-rows = task["mask"]["full"] if task["mask"] else {units}
-sliding = sum(row.count(False) for row in rows) if task["mask"] else 0
+job = json.load(sys.stdin)
+rows = job["mask"]["full"] if job["mask"] else {units}
+sliding = sum(row.count(False) for row in rows) if job["mask"] else 0
 with open({log!r}, "a") as log:
-    log.write(json.dumps([os.getpid(), sliding, task["contexts"]]) + "\\n")
+    log.write(json.dumps([os.getpid(), sliding, job["contexts"]]) + "\\n")
 def fail(moment):
     if (sliding, moment) == {moment}:
         {failure}
@@ -28,7 +28,7 @@ def reply(data):
     print(json.dumps(data), flush=True)
 fail("load")
 reply({{"model": {model}}})
-for context in task["contexts"]:
+for context in job["contexts"]:
     fail(context)
     reply({{"measurement": {{
         "context": context,

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import itertools
-import json
 import os
 import re
 import signal
@@ -60,9 +59,8 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, monkeypatch) -> Bench:
     monkeypatch.setattr(report, "draw_rows", lambda *_: None)
-    monkeypatch.setattr(
-        "bosch.common.provenance._git_commit", lambda: None
-    )  # a process that takes longer than all others
+    # A process that takes longer than all others.
+    monkeypatch.setattr("bosch.common.provenance._git_commit", lambda: None)
     return Bench(tmp_path, monkeypatch)
 
 
@@ -103,6 +101,7 @@ def test_each_model_has_a_child_and_each_context_a_row(bench):
         assert row["to_original"] == quotients
     data = read_json(bench.directory.rows)
     assert data["settings"]["ratios"] == [0.2, 0.6]
+    assert read_json(bench.directory.settings)["schema"] == "bosch.bench/1"
     assert data["model"] == MODEL
     assert {"torch", "time", "platform"} <= data["provenance"].keys()
 
@@ -154,7 +153,7 @@ def test_report_and_spreadsheet_say_what_the_rows_say(drawing_bench, capsys):
         read = list(csv.DictReader(file))
     assert [float(line["decode_tokens_per_s"]) for line in read] == [row["decode_tokens_per_s"] for row in bench.rows]
     assert [float(line["cache_bytes_to_original"]) for line in read] == [1, 1, 1, 0.8, 0.8, 0.8, 0.4, 0.4, 0.4]
-    assert all(path.stat().st_size > 10_000 for path in bench.directory.pictures)
+    assert all((bench.path / f"bench.{kind}").stat().st_size > 10_000 for kind in ("png", "svg"))
 
 
 OUT_OF_MEMORY = {
@@ -191,7 +190,7 @@ def test_everything_out_of_memory_is_still_a_report(drawing_bench):
     bench.child(moment=(0, 100), failure="raise MemoryError")
     assert bench(ratios="0", contexts="100") == 0
     assert [row["status"] for row in bench.rows] == ["out of memory"] * 2
-    assert bench.directory.pictures[0].exists()
+    assert (bench.path / "bench.png").exists()
 
 
 @pytest.mark.parametrize(
@@ -271,29 +270,41 @@ def test_another_benchmark_is_refused_unless_it_may_overwrite(bench, capsys):
     (bench.path / "masks").mkdir()
     before = snapshot(bench.path)
     assert bench(ratios="0.4") == 2
-    assert "holds another run (its ratios is [0.2, 0.6], now it is [0.4])" in capsys.readouterr().err
+    assert "holds another benchmark (its ratios is [0.2, 0.6], now it is [0.4])" in capsys.readouterr().err
     assert snapshot(bench.path) == before
     bench.child(moment=(2, 400), failure="raise TypeError")
     assert bench("--overwrite", ratios="0.4") == 2
     assert [row["ratio"] for row in bench.rows] == [0.0, 0.0, 0.0, 0.4]
     kept = {path.name for path in bench.path.iterdir()}
-    assert kept == {"run.json", "rows.json", "rows.csv", "notes.txt", "masks"}
+    assert kept == {"run.json", "rows.json", "rows.csv", "notes.txt", "masks", ".lock"}
 
 
-@pytest.mark.parametrize("content", [{"notes.txt": "mine"}, {"run.json": '{"schema": "bosch.run/1", "settings": {}}'}])
-def test_a_directory_of_something_else_is_never_taken(bench, content, capsys):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"notes.txt": "mine"}, "out is not empty and holds no benchmark; choose another directory"),
+        (
+            {"run.json": '{"schema": "bosch.run/1", "settings": {}}'},
+            "run.json is not of a benchmark (expected the schema 'bosch.bench/1'); choose another directory",
+        ),
+    ],
+)
+def test_a_directory_of_something_else_is_never_taken(bench, content, message, capsys):
     bench.path.mkdir()
     for name, text in content.items():
         (bench.path / name).write_text(text)
     before = snapshot(bench.path)
     assert bench("--overwrite") == 2
-    assert "choose another output directory" in capsys.readouterr().err
-    assert snapshot(bench.path) == before
+    assert message in capsys.readouterr().err
+    after = snapshot(bench.path)
+    assert after.pop(".lock")[1] == b""
+    assert after == before
 
 
 def test_a_benchmark_without_a_row_gives_way(bench):
     bench.child(moment=(0, "load"), failure="raise TypeError")
     assert bench() == 2
+    assert not bench.path.exists()
     bench.child()
     assert bench(ratios="0.4") == 0
 
@@ -426,4 +437,4 @@ def test_a_child_that_never_listens_is_an_error_too(bench, capsys):
     bench.script.write_text("import os; os.close(0); os._exit(3)")
     assert bench(seed=10**9) == 2
     assert "died with exit status 3" in capsys.readouterr().err
-    assert json.loads(bench.directory.settings.read_text())["schema"] == "bosch.bench/1"
+    assert not bench.path.exists()  # nothing came of it

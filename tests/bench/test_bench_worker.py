@@ -93,7 +93,7 @@ def test_a_model_is_described_as_the_original():
     assert (found["dtype"], found["device"]) == ("float32", "cpu")
 
 
-def test_a_task_survives_as_text():
+def test_a_job_survives_as_text():
     for mask in (None, MASK):
         job = Job(settings("m", windows=(3, 5)), (2, 29), mask)
         assert Job.from_text(job.to_text()) == job

@@ -4,7 +4,7 @@ import csv
 import itertools
 import json
 import re
-from statistics import fmean, pstdev
+from statistics import fmean, stdev
 
 import pytest
 
@@ -20,7 +20,7 @@ from bosch.scoring.evaluator import Evaluator
 from small_search import OPTIONS
 
 LAYOUT = HeadLayout((3, 3, 3))
-METHODS = ["rand", "razor", "fisher", "nll", "bosch-layer", "progressive"]
+METHODS = ["random-layers", "razor", "fisher", "nll", "bosch-layer", "progressive"]
 CHANGING = {"seconds", "time", "full_passes"}
 """A pass costs more where it is the first one after a stop: it finds no states to start from."""
 
@@ -58,8 +58,8 @@ def test_every_method_is_there_at_every_ratio_with_exactly_its_budget(finished):
     for row, (_, _, mask) in zip(rows, seen, strict=True):
         assert mask.key() == row["mask"]
         assert mask.num_localized in (quota(0.4, 9), quota(0.8, 9))
-    assert {seed for name, seed, _ in seen if name == "rand"} == {0, 1}
-    assert {seed for name, seed, _ in seen if name != "rand"} == {None}
+    assert {seed for name, seed, _ in seen if name == "random-layers"} == {0, 1}
+    assert {seed for name, seed, _ in seen if name != "random-layers"} == {None}
 
 
 def path_of(directory: ComparisonDirectory, row: dict):
@@ -80,7 +80,7 @@ def test_cost_is_the_methods_own(finished, model_path, tmp_path):
     assert rows["fisher", 0.44]["full_passes"] == 4
     assert rows["fisher", 0.44] == rows["fisher", 0.89]
     assert rows["nll", 0.44]["evaluations"] == 1 + 9
-    assert rows["rand", 0.44] == {"evaluations": 0, "full_passes": 0, "seconds": 0}
+    assert rows["random-layers", 0.44] == {"evaluations": 0, "full_passes": 0, "seconds": 0}
 
 
 def test_tables_and_spreadsheet_say_what_the_rows_say(finished, capsys):
@@ -94,8 +94,10 @@ def test_tables_and_spreadsheet_say_what_the_rows_say(finished, capsys):
         if row["name"] == "progressive" and round(row["ratio"], 3) == 0.444:
             assert lines["progressive"][0] == f"{row['heldout']['accuracy']:.2f}"
             assert lines["progressive"][2] == f"{row['heldout']['nll']:.3f}"
-    chance = [row["heldout"]["accuracy"] for row in rows if row["name"] == "rand" and round(row["ratio"], 3) == 0.444]
-    assert lines["rand"][:2] == [f"{fmean(chance):.2f} ± {pstdev(chance):.2f}", "2 seeds"]
+    chance = [
+        row["heldout"]["accuracy"] for row in rows if row["name"] == "random-layers" and round(row["ratio"], 3) == 0.444
+    ]
+    assert lines["random-layers"][:2] == [f"{fmean(chance):.2f} ± {stdev(chance):.2f}", "2 seeds"]
     assert list(lines)[2] == "original"
     assert list(lines)[-1] == "all sliding"
     with finished.csv.open() as file:
@@ -107,7 +109,7 @@ def test_tables_and_spreadsheet_say_what_the_rows_say(finished, capsys):
 
 
 def test_the_same_command_changes_nothing_and_runs_nothing(finished, model_path, monkeypatch, capsys):
-    before = {path: path.read_bytes() for path in finished.path.rglob("*.json*") if path.parent != finished.path_masks}
+    before = {path: path.read_bytes() for path in finished.path.rglob("*.json*") if path.parent != finished.masks}
     monkeypatch.setattr(Evaluator, "_run", None)
     monkeypatch.setattr("bosch.selectors.static.ranking.gather", None)
     monkeypatch.setattr("bosch.selectors.static.ranking.gather_gradients", None)

@@ -15,12 +15,10 @@ from dense_reference import is_greedy
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-import bosch.deploy.export as export_module
 from bosch.cli import main
 from bosch.common.files import read_json
 from bosch.deploy import mask_of
 from bosch.deploy.modeling_bosch import BoschMixin
-from bosch.errors import BoschError
 from bosch.heads import HeadMask
 from tiny_checkpoint import TINY
 
@@ -283,13 +281,15 @@ def test_a_mask_for_another_model_makes_nothing(searched, tmp_path, capsys):
 def test_what_is_there_is_not_overwritten_unless_it_is_an_export_and_asked_for(searched, exported, tmp_path, capsys):
     output = tmp_path / "output"
     shutil.copytree(exported, output)
-    (output / "of another export").touch()
+    (output / "of-another-export.safetensors").touch()
+    (output / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in output.iterdir()}
     assert main(["export", str(searched), "--output", str(output)]) == 2
     assert "choose another directory or --overwrite" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in output.iterdir()} == before
     assert main(["export", str(searched), "--output", str(output), "--overwrite"]) == 0
-    assert not (output / "of another export").exists()
+    assert not (output / "of-another-export.safetensors").exists()
+    assert (output / "notes.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["output"]
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -317,25 +317,6 @@ def test_a_full_disk_leaves_everything_as_it_was(there_before, searched, exporte
     assert f"cannot write {output}: No space left on device" in capsys.readouterr().err
     assert ({path.name: path.read_bytes() for path in output.iterdir()} if there_before else {}) == before
     assert [path.name for path in tmp_path.iterdir()] == ["output"] * there_before
-
-
-def test_if_the_last_rename_fails_the_old_export_comes_back(searched, exported, tmp_path, monkeypatch):
-    output = tmp_path / "output"
-    shutil.copytree(exported, output)
-    rename = Path.rename
-
-    def fail_once(path, target):
-        if Path(target) == output and path.name.startswith(".") and (path / "model.safetensors").exists():
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", fail_once)
-    from bosch.deploy.recipe import read_run
-
-    with pytest.raises(BoschError, match="Input/output error"):
-        export_module.export(read_run(searched), output, overwrite=True)
-    assert AutoModelForCausalLM.from_pretrained(output).config.model_type == "bosch_qwen3"
-    assert [path.name for path in tmp_path.iterdir()] == ["output"]
 
 
 @pytest.mark.slow

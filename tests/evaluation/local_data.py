@@ -17,7 +17,7 @@ def document(task: str, **changes: Any) -> dict[str, Any]:
         "input": "Who wrote it?",
         "context": "A book. Ann wrote it.",
         "answers": ["Ann", "Ann Lee"],
-        "lengths": 5,
+        "length": 5,
         "dataset": task,
         "language": "en",
         "all_classes": None,

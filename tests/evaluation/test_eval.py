@@ -2,10 +2,13 @@
 
 import csv
 import itertools
+import json
 import sys
 from statistics import fmean
 
 import pytest
+import torch
+from torch.nn.functional import cross_entropy
 
 from bosch.cli import main
 from bosch.common.files import read_json
@@ -146,7 +149,7 @@ def test_other_settings_and_other_weights_are_refused(tmp_path, capsys):
     command = arguments(tmp_path / "run", TINY, tasks="niah_single_1", lengths=150, examples=2)
     assert main(command) == 0
     assert main([*command, "--seed", "1"]) == 2
-    assert "holds another run (its seed is 0, now it is 1)" in capsys.readouterr().err
+    assert "holds another evaluation (its seed is 0, now it is 1)" in capsys.readouterr().err
     assert main([*command, "--seed", "1", "--overwrite"]) == 0
     data = read_json(tmp_path / "run" / "rows.json")
     rows = EvalRows.load(tmp_path / "run" / "rows.json")
@@ -187,7 +190,7 @@ def test_longbench_and_gsm8k_from_local_files(tmp_path):
     write_lines(data / "gsm8k.jsonl", [problem(1)])
     write_lines(data / "gsm8k_train.jsonl", [problem(number) for number in range(10, 15)])
     output = tmp_path / "run"
-    assert main([*arguments(output, TINY, tasks="trec,gsm8k", data=data, limit=2)]) == 0
+    assert main([*arguments(output, TINY, tasks="trec,gsm8k", benchmarks=data, limit=2)]) == 0
     rows = EvalRows.load(output / "rows.json").rows
     assert [(row.task, row.num_examples, row.is_limited) for row in rows] == [("trec", 2, True), ("gsm8k", 1, True)]
     report = (output / "report.md").read_text()
@@ -207,16 +210,55 @@ def test_perplexity_from_a_text_file(tmp_path):
     assert "NLL of 2 texts of 200 tokens" in (output / "report.md").read_text()
 
 
+def test_own_examples_from_a_file(tiny, tmp_path):
+    """Of the file every second pair is held out; the scores are those of plain passes over these."""
+    pairs = [("happy cat is : 5 8 3 1 . happy cat is :", "5 8 3 1"), ("one two three", "four five")] * 2
+    pairs = [(f"{number} {prompt}", answer) for number, (prompt, answer) in enumerate(pairs)]
+    file = write_lines(tmp_path / "mine.jsonl", [{"prompt": prompt, "answer": answer} for prompt, answer in pairs])
+    command = arguments(tmp_path / "run", TINY, tasks="own", data=file, examples=2)
+    assert main(command) == 0
+    (row,) = EvalRows.load(tmp_path / "run" / "rows.json").rows
+    assert (row.group, row.task, row.length, row.num_examples) == ("own", "own", None, 2)
+    model, tokenizer = tiny
+    hits, nlls = [], []
+    for prompt, answer in pairs[1::2]:
+        ids = tokenizer(f"{prompt} {answer}", return_tensors="pt").input_ids
+        start = len(tokenizer(prompt).input_ids)
+        with torch.no_grad():
+            logits = model(ids).logits[0, start - 1 : -1].double()
+        hits.append(bool((logits.argmax(-1) == ids[0, start:]).all()))
+        nlls.append(float(cross_entropy(logits, ids[0, start:])))
+    assert row.scores == pytest.approx({"accuracy": fmean(hits), "nll": fmean(nlls)}, abs=1e-4)
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "## Your own 2 examples" in report
+    before = snapshot(tmp_path / "run")["rows.json"]
+    assert main(command) == 0  # nothing is measured again
+    assert snapshot(tmp_path / "run")["rows.json"] == before
+
+
+def test_an_evaluation_of_an_earlier_version_goes_on(tmp_path):
+    """`benchmarks` was called `data`, and there were no examples of one's own."""
+    command = arguments(tmp_path / "run", TINY, tasks="niah_single_1", lengths=150, examples=2, benchmarks="there")
+    assert main(command) == 0
+    data = read_json(tmp_path / "run" / "run.json")
+    data["settings"]["data"] = data["settings"].pop("benchmarks")
+    (tmp_path / "run" / "run.json").write_text(json.dumps(data))
+    before = snapshot(tmp_path / "run")["rows.json"]
+    assert main(command) == 0
+    assert snapshot(tmp_path / "run")["rows.json"] == before
+
+
 @pytest.mark.parametrize(
     ("words", "changes", "message"),
     [
         ((TINY,), {"tasks": "niah_singel_1"}, "unknown task 'niah_singel_1'; did you mean 'niah_single_1'?"),
         ((TINY,), {"tasks": "niahh"}, "did you mean 'niah'?"),
-        ((TINY,), {"tasks": "longbench"}, "longbench need the published JSONL files; expected their"),
-        ((TINY,), {"tasks": "qasper", "data": "nowhere"}, "there is no nowhere/qasper.jsonl; unpack LongBench"),
-        ((TINY,), {"tasks": "gsm8k", "data": "nowhere"}, "there is no nowhere/gsm8k.jsonl; put GSM8K's test.jsonl"),
+        ((TINY,), {"tasks": "longbench"}, "longbench need the published JSONL files; expected their directory as"),
+        ((TINY,), {"tasks": "qasper", "benchmarks": "nowhere"}, "there is no nowhere/qasper.jsonl; unpack LongBench"),
+        ((TINY,), {"tasks": "gsm8k", "benchmarks": "nowhere"}, "there is no nowhere/gsm8k.jsonl; put GSM8K"),
         ((TINY,), {"tasks": "perplexity"}, "expected a UTF-8 file as --text"),
         ((TINY,), {"tasks": "perplexity", "text": "nowhere.txt"}, "cannot read the text nowhere.txt"),
+        ((TINY,), {"tasks": "own"}, "the task own is about examples of yours; expected their file as --data"),
         ((TINY,), {"haystack": "nowhere.txt"}, "cannot read the haystack nowhere.txt"),
         ((TINY,), {"lengths": 1025}, "the model has 1024 positions, and 1025 are asked for; choose shorter --lengths"),
         ((TINY,), {"lengths": 0}, "length must be an integer of at least 1, got 0"),

@@ -72,7 +72,16 @@ def test_needles_need_no_network_and_longbench_says_what_to_fetch(tmp_path, monk
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     assert main([*COMMAND, "--output", str(tmp_path / "run")]) == 0
     capsys.readouterr()
-    words = ["eval", str(TINY), "--tasks", "longbench", "--data", str(tmp_path), "--output", str(tmp_path / "other")]
+    words = [
+        "eval",
+        str(TINY),
+        "--tasks",
+        "longbench",
+        "--benchmarks",
+        str(tmp_path),
+        "--output",
+        str(tmp_path / "other"),
+    ]
     assert main(words) == 2
     assert "unpack LongBench's data.zip (data set THUDM/LongBench) there" in capsys.readouterr().err
 

@@ -117,7 +117,7 @@ def test_a_limit_takes_examples_of_every_length(tiny, monkeypatch):
     monkeypatch.setattr(harness, "_evaluate", evaluate)
     monkeypatch.setattr(harness, "_check_eos", lambda *_: None)
     settings = EvalSettings(targets=("m",), tasks=("niah_single_1",), lengths=(4096, 8192), limit=2, harness=True)
-    subject = type("LoadedModel", (), {"tokenizer": tiny[1]})()
+    subject = type("Subject", (), {"tokenizer": tiny[1]})()
     rows = [
         Row("m", part.group, part.task, part.length, **part.measure(subject))
         for part in harness.harness_parts(["niah_single_1"], settings)
@@ -193,7 +193,7 @@ def test_no_network_is_one_sentence(tiny_with_eos, tmp_path, capsys, monkeypatch
     assert run(tmp_path / "run", tiny_with_eos, tasks="gsm8k") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("bosch: error: lm-eval cannot run gsm8k: ")
-    assert "or local files as --data without --harness" in error
+    assert "or local files as --benchmarks without --harness" in error
 
 
 def test_rulers_score_is_ours(tiny):

@@ -6,8 +6,7 @@ from local_data import document, problem, write_lines
 from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from bosch.errors import BoschError
-from bosch.evaluation import offline
-from bosch.evaluation.metrics import chinese_words
+from bosch.evaluation import metrics, offline
 from bosch.evaluation.offline import evaluate_gsm8k, evaluate_longbench
 from bosch.evaluation.results import TaskResult
 from calibration.small_tokenizers import byte_level
@@ -130,7 +129,7 @@ def test_what_cannot_be_scored_shows_before_anything_is_generated(model, tokeniz
     with pytest.raises(BoschError, match="a classification needs the names of all classes"):
         evaluate_longbench(model, tokenizer, tmp_path, "trec")
     write_lines(tmp_path / "dureader.jsonl", [document("dureader")])
-    chinese_words._segmenter.cache_clear()
+    metrics._segmenter.cache_clear()
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(BoschError, match="needs jieba"):
         evaluate_longbench(model, tokenizer, tmp_path, "dureader")

@@ -1,10 +1,7 @@
-import csv
-import io
-
 import pytest
 
 from bosch.errors import BoschError
-from bosch.evaluation.results import Suite, SuiteResult, TaskResult, to_csv, to_markdown
+from bosch.evaluation.results import Suite, SuiteResult, TaskResult, to_markdown
 
 SUITE = Suite("small", {"reading": ("a", "b"), "counting": ("d",)})
 ORIGINAL = SuiteResult(SUITE, "original", (TaskResult("a", 0.5, 7), TaskResult("b", 0.251, 7), TaskResult("d", 1.0, 3)))
@@ -30,31 +27,7 @@ def test_markdown_of_whole_runs_has_no_note():
     assert "first examples" not in to_markdown([ORIGINAL])
 
 
-def test_csv():
-    assert to_csv([ORIGINAL, HYBRID]) == (
-        "model,level,name,score,num_examples,is_limited,missing\n"
-        "original,task,a,0.5,7,False,\n"
-        "original,task,b,0.251,7,False,\n"
-        "original,category,reading,0.3755,,False,\n"
-        "original,task,d,1.0,3,False,\n"
-        "original,category,counting,1.0,,False,\n"
-        "original,suite,small,0.68775,,False,\n"
-        "rho=0.5 | w=64,task,a,0.125,7,False,\n"
-        "rho=0.5 | w=64,category,reading,,,False,b\n"
-        "rho=0.5 | w=64,task,d,0.5,2,True,\n"
-        "rho=0.5 | w=64,category,counting,0.5,,True,\n"
-        "rho=0.5 | w=64,suite,small,,,True,b\n"
-    )
-
-
-def test_csv_quotes_what_must_be():
-    result = SuiteResult(SUITE, 'a "hybrid", or two', ())
-    (row, *_) = csv.DictReader(io.StringIO(to_csv([result])))
-    assert (row["model"], row["missing"]) == ('a "hybrid", or two', "a b")
-
-
-@pytest.mark.parametrize("table", [to_csv, to_markdown])
-def test_one_table_holds_one_suite(table):
+def test_one_table_holds_one_suite():
     other = SuiteResult(Suite("other", {"reading": ("a",)}), "original", ())
     with pytest.raises(BoschError, match="a table holds results of one suite, got small and other"):
-        table([ORIGINAL, other])
+        to_markdown([ORIGINAL, other])

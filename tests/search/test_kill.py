@@ -16,7 +16,7 @@ from bosch.runs import RunDirectory
 pytestmark = pytest.mark.slow
 
 NUM_KILLS = 10
-WIDER = {"length": 300, "examples": 8, "heldout": 8}
+WIDER = {"lengths": 300, "examples": 8, "heldout": 8}
 
 
 def start(argv: list[str]) -> int:

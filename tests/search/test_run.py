@@ -79,8 +79,8 @@ def test_mask_localizes_exactly_the_quota_and_says_where_it_comes_from(finished,
 
 def test_masks_on_the_way_are_nested(finished):
     run = RunDirectory(finished)
-    masks = [HeadMask.load(path, LAYOUT) for path in sorted(run.path_masks.iterdir())]
-    assert [path.name for path in sorted(run.path_masks.iterdir())] == [f"000{n}.json" for n in range(1, 5)]
+    masks = [HeadMask.load(path, LAYOUT) for path in sorted(run.masks.iterdir())]
+    assert [path.name for path in sorted(run.masks.iterdir())] == [f"000{n}.json" for n in range(1, 5)]
     assert [mask.num_localized for mask in masks] == [1, 2, 3, 4]
     assert all(a.localized < b.localized for a, b in itertools.pairwise(masks))
 
@@ -100,7 +100,7 @@ def test_scores_are_those_of_plain_passes(finished, model_path):
         examples = make_examples(
             make_tokenizer(),
             tasks=OPTIONS["tasks"].split(","),
-            lengths=[OPTIONS["length"]],
+            lengths=[OPTIONS["lengths"]],
             num_examples=num_examples,
             seed=0,
             split=split,
@@ -138,7 +138,7 @@ def test_report_shows_the_scores_and_the_pictures(finished):
             f"| {seen['accuracy']:.2f} | {seen['nll']:.3f} |\n"
         ) in report
     mean = sum(row["heldout"]["nll"] for row in randoms) / 5
-    assert f"| random units (mean of 5, ± spread) | 0.556 | 0.00 ± 0.00 | {mean:.3f} ± " in report
+    assert f"| random KV heads (mean of 5, ± spread) | 0.556 | 0.00 ± 0.00 | {mean:.3f} ± " in report
     assert "100% of the held-out examples ask for what lies further back" in report
     assert {path.name for path in run.path.iterdir() if path.suffix in {".png", ".svg"}} == {
         path.name for path in run.pictures
@@ -169,7 +169,7 @@ def test_three_stages_leave_the_same_files(command, tmp_path):
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(("ratio", "like"), [(0, "original"), (1, "all sliding")])
-@pytest.mark.parametrize("method", ["progressive", "bosch", "fisher", "rand"])
+@pytest.mark.parametrize("method", ["progressive", "bosch", "fisher", "random-layers"])
 def test_ratios_at_the_ends(command, tmp_path, method, ratio, like):
     run = RunDirectory(tmp_path / "run")
     assert main(command(run.path, method=method, ratio=ratio)) == 0
@@ -198,7 +198,7 @@ def test_the_same_command_changes_nothing_and_evaluates_nothing(command, finishe
         ({"method": "bosch"}, "its method is 'progressive', now it is 'bosch'"),
         ({"objective": "accuracy"}, "its objective is 'nll', now it is 'accuracy'"),
         ({"tasks": "niah_single_1"}, "its tasks is ['niah_single_1', 'niah_multikey_1'], now it is ['niah_single_1']"),
-        ({"length": "160,200"}, "its length is [160], now it is [160, 200]"),
+        ({"lengths": "160,200"}, "its lengths is [160], now it is [160, 200]"),
         ({"seed": 1}, "its seed is 0, now it is 1"),
     ],
 )
@@ -309,10 +309,10 @@ def one_line(capsys) -> str:
         ({"window": 160}, "a window of 160 tokens covers examples of 160 tokens whole"),
         ({"window": "four"}, "argument --window: invalid int value: 'four'"),
         ({"sinks": 158}, "a window of 4 tokens and 158 sinks covers examples of"),
-        ({"length": 20}, "length 20 is too short for niah_single_1: question, needles and answer alone take "),
-        ({"length": "160,x"}, "argument --length: invalid comma-separated int value: '160,x'"),
-        ({"length": 600}, "tokens, but the model takes at most 512"),
-        ({"length": ""}, "at least one length and one task"),
+        ({"lengths": 20}, "length 20 is too short for niah_single_1: question, needles and answer alone take "),
+        ({"lengths": "160,x"}, "argument --lengths: invalid comma-separated int value: '160,x'"),
+        ({"lengths": 600}, "tokens, but the model takes at most 512"),
+        ({"lengths": ""}, "at least one length and one task"),
         ({"examples": 0}, "examples must be an integer of at least 1, got 0"),
         ({"heldout": 0}, "heldout must be an integer of at least 1, got 0"),
         ({"windw": 4}, "unknown option '--windw'; did you mean '--window'?"),
@@ -329,13 +329,13 @@ def test_mistake_is_one_line_and_leaves_no_result(command, tmp_path, changes, me
     assert main(command(tmp_path / "run", **changes)) == 2
     assert message in one_line(capsys)
     left = RunDirectory(tmp_path / "run")
-    assert not left.has_evaluations
+    assert not left.has_results
     assert not left.mask.exists()
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_mistake_does_not_stand_in_the_way_of_the_right_command(command, finished, tmp_path):
-    for changes in ({"model": "./missing"}, {"length": 20}, {"length": 600}, {"dtype": "f32"}):
+    for changes in ({"model": "./missing"}, {"lengths": 20}, {"lengths": 600}, {"dtype": "f32"}):
         assert main(command(tmp_path, **changes)) == 2
     assert main(command(tmp_path)) == 0
     assert masks_in(tmp_path / "journal.jsonl") == masks_in(finished / "journal.jsonl")
@@ -394,7 +394,7 @@ def test_a_haystack_that_is_not_utf8(command, tmp_path, capsys):
 def test_an_output_that_is_a_file(command, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert main(command(tmp_path / "file", "--overwrite")) == 2
-    assert "file is a file; expected a directory for the run" in one_line(capsys)
+    assert "file is a file; expected a directory for the results" in one_line(capsys)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -452,8 +452,8 @@ def test_something_in_the_way_of_a_result_is_named(command, tmp_path, finished, 
     shutil.copytree(finished, run.path)
     run.report.unlink()
     if name == "masks":
-        shutil.rmtree(run.path_masks)
-        run.path_masks.write_text("in the way")
+        shutil.rmtree(run.masks)
+        run.masks.write_text("in the way")
     else:
         (run.path / name).unlink(missing_ok=True)
         (run.path / name).mkdir()

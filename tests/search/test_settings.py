@@ -20,7 +20,7 @@ def test_what_need_not_be_said():
     assert settings(budget=3).evaluations_per_layer("bosch", layout) == 3
 
 
-@pytest.mark.parametrize("changes", [{"ratio": 0}, {"ratio": 1.0}, {"window": 511}, {"sinks": 0}, {"length": (5, 9)}])
+@pytest.mark.parametrize("changes", [{"ratio": 0}, {"ratio": 1.0}, {"window": 511}, {"sinks": 0}, {"lengths": (5, 9)}])
 def test_limits_belong_to_the_range(changes):
     settings(**changes)
 
@@ -37,15 +37,15 @@ def test_limits_belong_to_the_range(changes):
         ({"window": 4.0}, r"window must be an integer of at least 1, got 4\.0"),
         ({"window": True}, "window must be an integer of at least 1, got True"),
         ({"window": 512}, "a window of 512 tokens covers examples of 512 tokens whole"),
-        ({"window": 64, "length": (512, 64)}, "a window of 64 tokens covers examples of 64 tokens whole"),
+        ({"window": 64, "lengths": (512, 64)}, "a window of 64 tokens covers examples of 64 tokens whole"),
         ({"sinks": -1}, "sinks must be an integer of at least 0, got -1"),
         ({"examples": 0}, "examples must be an integer of at least 1, got 0"),
         ({"heldout": 0}, "heldout must be an integer of at least 1, got 0"),
         ({"budget": 0}, "budget must be an integer of at least 1, got 0"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
-        ({"length": ()}, "at least one length and one task"),
+        ({"lengths": ()}, "at least one length and one task"),
         ({"tasks": ()}, "at least one length and one task"),
-        ({"length": (512, 0)}, "length must be an integer of at least 1, got 0"),
+        ({"lengths": (512, 0)}, "length must be an integer of at least 1, got 0"),
         ({"memory_gib": 0.0}, r"memory_gib must be a positive number of GiB, got 0\.0"),
         ({"memory_gib": NAN}, "memory_gib must be a positive number of GiB, got nan"),
         ({"memory_gib": 1e308}, r"memory_gib must be a positive number of GiB, got 1e\+308"),

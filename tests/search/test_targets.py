@@ -37,7 +37,7 @@ def test_several_ratios_are_one_search(command, tmp_path):
     assert all(row["heldout"]["examples"] == 3 for row in chosen)
     assert HeadMask.load(run.mask, LAYOUT).key() == chosen[-1]["mask"]
     for row, count in zip(chosen[:-1], (3, 5), strict=True):
-        assert HeadMask.load(run.path_masks / f"{count:04d}.json", LAYOUT).key() == row["mask"]
+        assert HeadMask.load(run.masks / f"{count:04d}.json", LAYOUT).key() == row["mask"]
     assert {round(9 * row["ratio"]) for row in rows if row["name"] == "floating on the way"}.isdisjoint({3, 5, 7})
     records = [*read_json(run.selection)["smaller_ratios"], read_json(run.selection)]
     assert [record["score"] >= record["score_before_exchanges"] for record in records] == [True] * 3

@@ -7,8 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import pack
 
-from bosch.training.packing import IGNORED, pack, reading_order
+from bosch.training.packing import IGNORED, reading_order
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 96), min_size=2, max_size=23), max_size=17)
 

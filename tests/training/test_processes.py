@@ -85,7 +85,7 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_two_processes_have_the_curve_and_the_weights_of_one(alone: Path, two: tuple[str, Path]) -> None:
     kind, output = two
-    assert read_json(output / "training.json")["run"]["number of processes"] == 2
+    assert read_json(output / "run.json")["settings"]["num_processes"] == 2
     steps, losses = zip(*curve(output), strict=True)
     expected_steps, expected_losses = zip(*curve(alone), strict=True)
     assert steps == expected_steps == tuple(range(1, 9))
@@ -128,7 +128,7 @@ def test_killed_and_resumed_is_undisturbed(two: tuple[str, Path], tmp_path: Path
 def test_another_number_of_processes_is_refused_in_one_sentence(two: tuple[str, Path], tmp_path: Path) -> None:
     _, output = two
     shutil.copytree(output, tmp_path / "run")
-    with pytest.raises(BoschError, match=r"another training \(its number of processes is 2, now it is 1\)"):
+    with pytest.raises(BoschError, match=r"another training \(its num_processes is 2, now it is 1\)"):
         train_tiny(tmp_path / "run", micro_batch=1)
 
 
@@ -138,7 +138,7 @@ def test_an_error_of_one_process_ends_all(tmp_path: Path) -> None:
     assert result.returncode != 0
     messages = {line for line in result.stderr.splitlines() if line.startswith("bosch: ")}
     assert messages == {
-        f"bosch: {tmp_path / 'run'} is a file; expected a directory for the training",
+        f"bosch: {tmp_path / 'run'} is a file; expected a directory for the results",
         "bosch: another process of this training has failed; it says why",
     }
 

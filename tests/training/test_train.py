@@ -294,7 +294,7 @@ def test_a_damaged_checkpoint_is_named(copied: Path, damage: Callable[[Path], No
     [
         ({"learning_rate": 1e-3}, r"its learning_rate is 0\.01, now it is 0\.001"),
         ({"tokens": 5 * TOKENS_PER_STEP}, "its tokens is 768, now it is 480"),
-        ({"apart": False}, "its documents apart is True, now it is False"),
+        ({"apart": False}, "its packed_apart is True, now it is False"),
         ({"subject": {"text": "another"}}, "its text is 'counting', now it is 'another'"),
     ],
 )
@@ -316,9 +316,9 @@ def test_another_training_can_be_replaced(copied: Path) -> None:
 def test_a_training_that_runs_is_neither_joined_nor_replaced(copied: Path, change: dict[str, Any]) -> None:
     half_written = copied / "checkpoints/.step-00000009"
     half_written.mkdir()
-    with open(copied / "training.json", "rb") as held:
+    with open(copied / ".lock", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(BoschError, match=r"training\.json is in use by another running training"):
+        with pytest.raises(BoschError, match="run is in use by another running command; expected one at a time"):
             train_tiny(copied, **change)
     assert half_written.is_dir()
     assert (copied / "checkpoints/step-00000008").is_dir()
@@ -332,12 +332,31 @@ def test_what_changes_nothing_of_the_result_may_change(copied: Path) -> None:
 
 
 def test_a_changed_number_of_processes_is_refused(copied: Path) -> None:
-    file = copied / "training.json"
+    file = copied / "run.json"
     data = json.loads(file.read_text())
-    data["run"]["number of processes"] = 16
+    data["settings"]["num_processes"] = 16
     file.write_text(json.dumps(data))
-    with pytest.raises(BoschError, match=r"its number of processes is 16, now it is 1\)"):
+    with pytest.raises(BoschError, match=r"its num_processes is 16, now it is 1\)"):
         train_tiny(copied)
+
+
+def test_a_training_of_an_earlier_version_is_known(copied: Path) -> None:
+    """Its settings lay in `training.json`, some under other names."""
+    earlier = {"num_processes": "number of processes", "packed_length": "sequence length"}
+    earlier["packed_apart"] = "documents apart"
+    settings = json.loads((copied / "run.json").read_text())["settings"]
+    run = {earlier.get(name, name): value for name, value in settings.items()}
+    (copied / "training.json").write_text(json.dumps({"schema": "bosch.training/1", "run": run, "provenance": {}}))
+    (copied / "run.json").unlink()
+    (copied / ".lock").unlink()
+    log = (copied / "log.jsonl").read_bytes()
+    with pytest.raises(BoschError, match=r"run holds another training \(its packed_apart is True, now it is False\)"):
+        train_tiny(copied, apart=False)
+    assert train_tiny(copied) == copied / "checkpoints/step-00000008"
+    assert (copied / "log.jsonl").read_bytes() == log
+    train_tiny(copied, tokens=TOKENS_PER_STEP, overwrite=True)
+    assert not (copied / "training.json").exists()
+    assert json.loads((copied / "run.json").read_text())["schema"] == "bosch.training/2"
 
 
 def test_a_directory_of_something_else_is_never_taken(tmp_path: Path) -> None:
@@ -345,7 +364,7 @@ def test_a_directory_of_something_else_is_never_taken(tmp_path: Path) -> None:
     with pytest.raises(BoschError, match="is not empty and holds no training"):
         train_tiny(tmp_path, overwrite=True)
     assert (tmp_path / "letters.txt").read_text() == "mine"
-    with pytest.raises(BoschError, match="is a file; expected a directory"):
+    with pytest.raises(BoschError, match="is a file; expected a directory for the results"):
         train_tiny(tmp_path / "letters.txt")
 
 

@@ -44,10 +44,10 @@ def books(tmp_path: Path) -> Path:
     return tmp_path / "books"
 
 
-def train(target: Path, output: Path, *flags: str, data: str = "needles", **changes: str) -> int:
+def train(target: Path, output: Path, *flags: str, texts: str = "needles", **changes: str) -> int:
     options = OPTIONS | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     pairs = [word for option in options.items() for word in option]
-    return main(["train", str(target), "--data", data, *pairs, *flags, "--output", str(output)])
+    return main(["train", str(target), "--texts", texts, *pairs, *flags, "--output", str(output)])
 
 
 def scores(output: Path) -> list[tuple[int, dict[str, float]]]:
@@ -64,7 +64,7 @@ def weights(output: Path) -> dict[str, torch.Tensor]:
 
 def test_a_training_leaves_scores_a_log_and_an_export(tiny_export, books, tmp_path, capsys) -> None:
     output = tmp_path / "run"
-    assert train(tiny_export, output, data=f"{books},needles", weights="1,3") == 0
+    assert train(tiny_export, output, texts=f"{books},needles", weights="1,3") == 0
     checkpoint = output / "checkpoints/step-00000003"
     assert capsys.readouterr().out == f"log: {output / 'log.jsonl'}\ncheckpoint: {checkpoint}\n"
     assert [tokens for tokens, _ in scores(output)] == [0, 1024, 1536]
@@ -77,7 +77,7 @@ def test_a_training_leaves_scores_a_log_and_an_export(tiny_export, books, tmp_pa
     prose, needles = read_json(corpus)["tokens_per_source"]
     assert needles > 2 * prose
     log = (output / "log.jsonl").read_text()
-    assert train(tiny_export, output, data=f"{books},needles", weights="1,3") == 0
+    assert train(tiny_export, output, texts=f"{books},needles", weights="1,3") == 0
     assert (output / "log.jsonl").read_text() == log
 
 
@@ -135,10 +135,10 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
     [
         ({"sequence_length": "2048", "tokens_per_step": "2048"}, "sequences of 2048 tokens are too long for the model"),
         ({"tokens_per_step": "500"}, "tokens_per_step must be a multiple of 256 tokens x 1 sequences x 1 processes"),
-        ({"data": "nothing.jsonl"}, "no such file or directory: nothing.jsonl"),
+        ({"texts": "nothing.jsonl"}, "no such file or directory: nothing.jsonl"),
         ({"weights": "1,2"}, r"weights must be as many as there are sources \(1\)"),
-        ({"length": "128,256"}, "sequences of 256 tokens cut every needle document of 256 tokens and an end"),
-        ({"length": "20"}, "length 20 is too short for niah_single_1"),
+        ({"lengths": "128,256"}, "sequences of 256 tokens cut every needle document of 256 tokens and an end"),
+        ({"lengths": "20"}, "length 20 is too short for niah_single_1"),
         ({"haystack": "nowhere.txt"}, "cannot read the haystack nowhere.txt"),
         ({"needle_haystack": "nowhere.txt"}, "cannot read the haystack nowhere.txt"),
         ({"tasks": "niah_singel_1"}, "unknown task 'niah_singel_1'; did you mean 'niah_single_1'"),
@@ -155,15 +155,15 @@ def test_mistakes_are_one_sentence(tiny_export, tmp_path, changes, message, caps
 
 def test_an_empty_corpus(tiny_export, tmp_path, capsys) -> None:
     (tmp_path / "empty.txt").touch()
-    assert train(tiny_export, tmp_path / "run", data=str(tmp_path / "empty.txt")) == 2
+    assert train(tiny_export, tmp_path / "run", texts=str(tmp_path / "empty.txt")) == 2
     assert "there is no text in" in error_of(capsys)
     (tmp_path / "short.txt").write_text("A short text.")
-    assert train(tiny_export, tmp_path / "run", data=str(tmp_path / "short.txt")) == 2
+    assert train(tiny_export, tmp_path / "run", texts=str(tmp_path / "short.txt")) == 2
     assert "tokens, not one sequence of 256; give more text or shorter sequences" in error_of(capsys)
 
 
 def test_another_text_is_another_training(tiny_export, books, tmp_path, capsys) -> None:
-    changes = {"data": str(books), "tokens": "512"}
+    changes = {"texts": str(books), "tokens": "512"}
     assert train(tiny_export, tmp_path / "run", **changes) == 0
     (books / "7.txt").write_text(shipped_prose()[8000:9000])
     capsys.readouterr()
@@ -177,11 +177,14 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: file.write(b"drawn"))
 
 
-def training(path: Path, accuracies: list[float], examples: str = "abc") -> Path:
-    """What `bosch train` leaves, written by hand."""
+def training(path: Path, accuracies: list[float], examples: str = "abc", earlier: bool = False) -> Path:
+    """What `bosch train` leaves, or an earlier version of it left, written by hand."""
     path.mkdir()
-    run = {"schema": "bosch.training/1", "run": {"held-out examples": examples}, "provenance": {}}
-    (path / "training.json").write_text(json.dumps(run))
+    if earlier:
+        run = {"schema": "bosch.training/1", "run": {"held-out examples": examples}, "provenance": {}}
+    else:
+        run = {"schema": "bosch.training/2", "settings": {"heldout_examples": examples}, "provenance": {}}
+    (path / ("training.json" if earlier else "run.json")).write_text(json.dumps(run))
     lines = []
     for number, accuracy in enumerate(accuracies):
         found = {"accuracy": accuracy, "nll": 2 - accuracy}
@@ -194,7 +197,7 @@ def training(path: Path, accuracies: list[float], examples: str = "abc") -> Path
 
 @pytest.mark.usefixtures("no_drawing")
 def test_curves(tmp_path, capsys) -> None:
-    one, other = training(tmp_path / "bosch", [0.25, 0.5, 0.75]), training(tmp_path / "intr", [0, 0.5])
+    one, other = training(tmp_path / "bosch", [0.25, 0.5, 0.75]), training(tmp_path / "intr", [0, 0.5], earlier=True)
     assert main(["analyze", "curves", str(one), str(other), "--output", str(tmp_path / "curves")]) == 0
     with (tmp_path / "curves/curves.csv").open() as file:
         rows = [(row["training"], int(row["tokens"]), float(row["accuracy"])) for row in csv.DictReader(file)]
@@ -211,7 +214,10 @@ def test_curves(tmp_path, capsys) -> None:
     assert re.search(r"\| bosch +\| +2,000 \| +0\.25 \| +0\.75 \| +0\.90 \| +1\.750 \| +1\.250 \| +0\.250 \|", table)
     assert (tmp_path / "curves/curves.png").read_bytes() == b"drawn"
     assert main(["analyze", "curves", str(one), "--output", str(tmp_path / "curves")]) == 2
-    assert "exists; choose another directory or --overwrite" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "curves holds another analysis (its rows is [['bosch', 0, 0.25, 1.75]," in error
+    assert error.endswith("); choose another directory or --overwrite\n")
+    assert len(error) < 600 + len(str(tmp_path))
 
 
 def test_curves_that_do_not_compare(tmp_path, capsys) -> None:
@@ -219,7 +225,7 @@ def test_curves_that_do_not_compare(tmp_path, capsys) -> None:
     for trainings, message in (
         ((one, training(tmp_path / "two", [0, 1], "other")), "other held-out examples than"),
         ((one, training(tmp_path / "three", [])), "is no training with evaluations"),
-        ((tmp_path / "four",), "training.json: cannot read it"),
+        ((tmp_path / "four",), "four holds no training"),
         ((one, one), "two trainings have one name"),
     ):
         names = map(str, trainings)

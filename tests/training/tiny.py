@@ -1,17 +1,18 @@
 """A tiny hybrid and a tiny corpus, and a training of a few steps."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 
 from bosch.calibration import Example, ExampleSet
 from bosch.decoder import Decoder
 from bosch.heads import HeadMask
-from bosch.training.packing import PackedSequences, pack
+from bosch.training.packing import PackedSequences
 from bosch.training.settings import TrainSettings
 from bosch.training.train import train
 from families import make_model
@@ -26,6 +27,14 @@ SETTINGS: dict[str, Any] = {
     "save_every": 2 * 4 * LENGTH,
     "precision": "float32",
 }
+
+
+def pack(documents: Iterable[Sequence[int]], length: int, *, documents_apart: bool = False) -> PackedSequences:
+    """Documents that are in memory, every token of them a target."""
+    rows = [np.asarray(document, dtype=np.int64) for document in documents]
+    starts = np.cumsum([0, *map(len, rows)])[:-1]
+    tokens = np.concatenate([np.empty(0, np.int64), *rows])
+    return PackedSequences(tokens, starts, starts, length, documents_apart, int(tokens.max(initial=0)))
 
 
 def make_sequences(documents_apart: bool = False) -> PackedSequences:

@@ -5,7 +5,7 @@ import itertools
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -129,6 +129,23 @@ def _parse_line(path: Path, number: int, line: str, parse: Callable[[Any], T]) -
         raise BoschError(f"{path}, line {number}: {error}") from None
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of 4301 digits
         raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
+
+
+@contextlib.contextmanager
+def as_written_by(what: str, path: Path) -> Iterator[None]:
+    """Take a file's data apart: whatever is missing or of another kind in it makes the file damaged.
+
+    Args:
+        what: what writes such a file, with its article.
+        path: of the file.
+
+    Raises:
+        BoschError: the block met data of another shape.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise BoschError(f"{path} is not what {what} writes: {type(error).__name__}: {error}") from None
 
 
 def take_fields(data: Any, kinds: Mapping[str, type]) -> dict[str, Any]:

@@ -80,7 +80,11 @@ class OutputDirectory:
                 f"{self.settings} is not of a {self.called} (expected the schema {self.schema!r}); choose another "
                 "directory"
             )
-        return {self.renamed.get(name, name): value for name, value in settings.items()}
+        # A name that was given to something else since is an old one only where the new one is missing.
+        return {
+            name if (today := self.renamed.get(name, name)) in settings else today: value
+            for name, value in settings.items()
+        }
 
     @contextlib.contextmanager
     def claimed(self, settings: Any, *, overwrite: bool = False) -> Iterator["Claim"]:
@@ -227,5 +231,5 @@ def _difference(found: Mapping[str, Any], data: Mapping[str, Any], settings: Any
     for name, value in data.items():
         before = found[name] if name in found else json.loads(json.dumps(defaults.get(name, value), default=str))
         if name not in resources and before != value:
-            return f"its {name} is {before!r}, now it is {value!r}"
+            return f"its {name} is {before!r:.200}, now it is {value!r:.200}"
     return ""

@@ -1,6 +1,5 @@
 """A hybrid as a checkpoint directory that any tool of the ecosystem loads; written whole, or not at all."""
 
-import contextlib
 import glob
 import os
 import re
@@ -168,11 +167,21 @@ def _is_export(path: Path) -> bool:
 
 def _entries(output: Path) -> list[Path]:
     """What is in a directory, but for what exports leave there on their way."""
-    return [path for path in output.iterdir() if not path.name.startswith((PARTIAL, OLD))]
+    return [path for path in output.iterdir() if not path.name.startswith((PARTIAL, LEAVING, REPLACED))]
 
 
-PARTIAL, OLD = ".bosch-partial-", ".bosch-old-"
-"""How directories begin that an export makes on its way."""
+PARTIAL, LEAVING, REPLACED = ".bosch-partial-", ".bosch-leaving-", ".bosch-replaced-"
+"""How directories begin that an export makes on its way: the new files; the old ones while they move there; all of the
+old ones, while the new ones move in."""
+
+OF_EXPORTS = (
+    *("*.safetensors", "*.json", "*.py", "*.jinja", "*.model"),
+    *("README.md", "merges.txt", "vocab.txt", "additional_chat_templates"),
+)
+"""What models and tokenizers are saved as: it is replaced. Other files in the directory stay."""
+
+NEW_NAMES = ".bosch-new-names"
+"""Lies among the old files: the names of the new ones, a line each."""
 
 
 @contextmanager
@@ -193,8 +202,9 @@ def _taking(output: Path, overwrite: bool) -> Iterator[Path]:
         make_directory(partial)
         with FileLock(f"{partial}.lock", timeout=0):
             yield partial
+            _check_output(output, overwrite)  # again: another command may have been quicker
             if inside:
-                _exchange(output, partial, output / f"{OLD}{name}")
+                _exchange(output, partial)
             else:
                 partial.rename(output)
     except OSError as error:
@@ -204,39 +214,59 @@ def _taking(output: Path, overwrite: bool) -> Iterator[Path]:
         Path(f"{partial}.lock").unlink(missing_ok=True)
 
 
-def _exchange(output: Path, partial: Path, old: Path) -> None:
+def _exchange(output: Path, partial: Path) -> None:
     """Let new files take the place of those of a directory; should one not move, all are back where they were."""
-    old.mkdir()
-    moved: list[tuple[Path, Path]] = []
+    leaving, replaced = (partial.with_name(partial.name.replace(PARTIAL, name, 1)) for name in (LEAVING, REPLACED))
+    new = {path.name for path in partial.iterdir()}
+    old = [path for path in _entries(output) if path.name in new or any(map(path.match, OF_EXPORTS))]
     try:
-        for source, folder in [
-            *((path, old) for path in _entries(output)),
-            # The config comes last: without it, nothing takes the directory for a model.
-            *((path, output) for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json")),
-        ]:
-            source.rename(folder / source.name)
-            moved.append((folder / source.name, source))
+        leaving.mkdir()
+        write_text(leaving / NEW_NAMES, "\n".join(new))
+        for path in old:
+            path.rename(leaving / path.name)
+        leaving.rename(replaced)
+        for name in sorted(new, key=lambda name: name == "config.json"):  # without it, nothing takes it for a model
+            (partial / name).rename(output / name)
+        replaced.rename(partial / REPLACED)
     except BaseException:
-        for there, back in reversed(moved):
-            there.rename(back)
+        _put_back(output)
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _put_back(output: Path) -> None:
+    """Undo an exchange that was stopped at any moment."""
+    for replaced in output.glob(f"{REPLACED}*"):
+        for name in (replaced / NEW_NAMES).read_text().splitlines():
+            path = output / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        replaced.rename(replaced.with_name(replaced.name.replace(REPLACED, LEAVING, 1)))
+    for leaving in output.glob(f"{LEAVING}*"):
+        for path in leaving.iterdir():
+            if path.name != NEW_NAMES:
+                path.rename(output / path.name)
+        shutil.rmtree(leaving)
 
 
 def _clean(output: Path) -> None:
-    """Remove what exports to this place have left that were killed. One that is at work holds its lock."""
-    folders = [output.parent.glob(f"{PARTIAL}{glob.escape(output.name)}-*"), output.glob(f"{PARTIAL}*")]
-    for partial in (path for found in folders for path in found if path.is_dir()):
+    """Remove what exports to this place have left that were killed.
+
+    Raises:
+        BoschError: one is at work; it holds its lock.
+    """
+    beside, random = f"{PARTIAL}{glob.escape(output.name)}-", "?" * 32
+    found = [
+        *(path for ending in ("", ".lock") for path in output.parent.glob(f"{beside}{random}{ending}")),
+        *output.glob(f"{PARTIAL}*"),
+    ]
+    for partial in {path.with_name(path.name.removesuffix(".lock")) for path in found}:
         lock = FileLock(f"{partial}.lock")
-        with contextlib.suppress(Timeout, OSError):
+        try:
             lock.acquire(timeout=0)
-            shutil.rmtree(partial, ignore_errors=True)
-            lock.release()
-            Path(lock.lock_file).unlink(missing_ok=True)
-    for old in output.glob(f"{OLD}*"):  # killed between two renames: what is there is incomplete, the old files are not
-        for path in _entries(output):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for path in old.iterdir():
-            path.rename(output / path.name)
-        old.rmdir()
+        except Timeout:
+            raise BoschError(f"{output} is in use by another running command; expected one at a time") from None
+        except OSError:  # what may not be removed stays; the output is refused where it cannot be written itself
+            continue
+        shutil.rmtree(partial, ignore_errors=True)
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+    _put_back(output)

@@ -251,16 +251,6 @@ def strict_number(answer: str, references: Sequence[str]) -> float:
     return _is_right(found[1], references) if found else 0.0
 
 
-def flexible_number(answer: str, references: Sequence[str]) -> float:
-    """1 where the last number anywhere in the answer is the reference's, else 0.
-
-    What counts as a number is any run of at least two of the digits, `$`, `.` and `,`, or a single digit: so an answer
-    that ends in an ellipsis has none.
-    """
-    found = re.findall(r"-?[$0-9.,]{2,}|-?[0-9]+", answer)
-    return _is_right(found[-1], references) if found else 0.0
-
-
 def _is_right(number: str, references: Sequence[str]) -> float:
     return float(_compared(number) in map(_compared, references))
 

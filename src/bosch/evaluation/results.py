@@ -1,18 +1,13 @@
 """What an evaluation found: one score a task, averages that are never taken over tasks that are missing, and their
 table."""
 
-import csv
 import dataclasses
-import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from bosch.calibration.tasks import TASKS as NEEDLE_TASKS
 from bosch.errors import BoschError
 from bosch.evaluation import gsm8k, longbench
-
-RESULT_SCHEMA = "bosch.suite-result/1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,45 +106,6 @@ class SuiteResult:
         tasks = [task for category in categories or self.suite.categories for task in self.suite.categories[category]]
         return any(result.is_limited for result in self.tasks if result.task in tasks)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: the results, and the averages for those who only read the file."""
-        return {
-            "schema": RESULT_SCHEMA,
-            "suite": self.suite.name,
-            "model": self.model,
-            "is_limited": self.is_limited(),
-            "overall_score": self.overall_score,
-            "categories": [
-                {"category": name, "score": self.category_score(name), "missing": list(self.missing(name))}
-                for name in self.suite.categories
-            ],
-            "tasks": [dataclasses.asdict(result) for result in self.tasks],
-        }
-
-    @classmethod
-    def from_json(cls, data: Any, suite: Suite) -> "SuiteResult":
-        """What `to_json` gave; the averages are taken anew.
-
-        Raises:
-            BoschError: it is not such data, or of another suite.
-        """
-        if not isinstance(data, dict) or data.get("schema") != RESULT_SCHEMA:
-            raise BoschError(f"not the results of a suite: expected an object with schema {RESULT_SCHEMA!r}")
-        if data.get("suite") != suite.name:
-            raise BoschError(f"these are results of {data.get('suite')!r}, expected those of {suite.name!r}")
-        if not isinstance(data.get("model"), str) or not isinstance(data.get("tasks"), list):
-            raise BoschError("results need the model's name as a text, and tasks as a list")
-        return cls(suite, data["model"], tuple(map(_task_result, data["tasks"])))
-
-
-def _task_result(data: Any) -> TaskResult:
-    names = [field.name for field in dataclasses.fields(TaskResult)]
-    if not isinstance(data, dict) or data.keys() != set(names):
-        raise BoschError(f"a task's result must be an object with exactly {', '.join(names)}")
-    if not isinstance(data["task"], str) or not isinstance(data["is_limited"], bool):
-        raise BoschError(f"a task's result needs its name as a text and is_limited as true or false, got {data!r:.80}")
-    return TaskResult(**data)
-
 
 LONGBENCH = Suite(
     "longbench",
@@ -202,37 +158,6 @@ def to_markdown(results: Sequence[SuiteResult]) -> str:
     if any(result.is_limited() for result in results):
         lines += ["", LIMITED_NOTE]
     return "\n".join(lines) + "\n"
-
-
-def to_csv(results: Sequence[SuiteResult]) -> str:
-    """One line for each model and task, category and average; scores from 0 to 1, empty where there is none.
-
-    Args:
-        results: at least one, all of one suite.
-
-    Raises:
-        BoschError: they are of different suites.
-    """
-    _common_suite(results)
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["model", "level", "name", "score", "num_examples", "is_limited", "missing"])
-    for result in results:
-        writer.writerows(_csv_rows(result))
-    return buffer.getvalue()
-
-
-def _csv_rows(result: SuiteResult) -> Iterator[list[object]]:
-    missing: list[str] = []
-    for category, tasks in result.suite.categories.items():
-        for task in tasks:
-            if found := result.by_task.get(task):
-                yield [result.model, "task", task, found.score, found.num_examples, found.is_limited, ""]
-        lacking = result.missing(category)
-        missing += lacking
-        score, is_limited = result.category_score(category), result.is_limited(category)
-        yield [result.model, "category", category, score, "", is_limited, " ".join(lacking)]
-    yield [result.model, "suite", result.suite.name, result.overall_score, "", result.is_limited(), " ".join(missing)]
 
 
 def _common_suite(results: Sequence[SuiteResult]) -> Suite:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bosch.cache_size import CacheBudget, CacheSize
-from bosch.common.files import read_json, write_json
+from bosch.common.files import as_written_by, read_json, write_json
 from bosch.common.output import make_directory
 from bosch.common.provenance import provenance
 from bosch.common.tables import html_table
@@ -100,10 +100,13 @@ def read_result(run: RunDirectory) -> SearchResult:
     """
     largest, scores = HeadMask.load(run.mask), read_json(run.scores)
     method = run.read_settings()["method"]
-    chosen = {row["mask"] for row in scores["rows"] if row["name"] == method}
-    beside = (HeadMask.load(path, largest.layout) for path in sorted(run.masks.glob("*.json")))
-    smaller = (mask for mask in beside if mask.key() in chosen and mask.num_localized != largest.num_localized)
-    return SearchResult((*smaller, largest), tuple(scores["rows"]), scores["facts"], run)
+    with as_written_by("a search", run.scores):
+        chosen = {row["mask"] for row in scores["rows"] if row["name"] == method}
+        beside = (HeadMask.load(path, largest.layout) for path in sorted(run.masks.glob("*.json")))
+        smaller = (mask for mask in beside if mask.key() in chosen and mask.num_localized != largest.num_localized)
+        found = SearchResult((*smaller, largest), tuple(scores["rows"]), scores["facts"], run)
+        found.table()
+    return found
 
 
 def _select(experiment: Experiment, settings: SearchSettings) -> tuple[list[Selection], dict[str, Any]]:

@@ -15,6 +15,7 @@ from bosch.selectors.progressive import Progressive
 from bosch.selectors.stages.ablations import BoschLayer, BoschMulti, BoschSingle
 from bosch.selectors.stages.three_stages import Bosch
 from bosch.selectors.static.apl import Apl
+from bosch.selectors.static.attribution import Attribution
 from bosch.selectors.static.dcam import Dcam
 from bosch.selectors.static.duo import Duo
 from bosch.selectors.static.fisher import Fisher
@@ -42,6 +43,7 @@ METHODS: Mapping[str, type[Method]] = {
         Lazy,
         Nll,
         NllLayer,
+        Attribution,
         Duo,
         BoschSingle,
         BoschMulti,

@@ -58,7 +58,7 @@ def load_curves(directories: Sequence[Path]) -> tuple[Curve, ...]:
         if curve.examples != curves[0].examples:
             raise BoschError(
                 f"{path} was evaluated on other held-out examples than {directories[0]}; expected the same tasks, "
-                "length, heldout, haystack, chat and tokenizer"
+                "lengths, heldout, haystack, chat and tokenizer"
             )
     return curves
 

@@ -5,7 +5,7 @@ tokens, fewer than N, are dropped: there is no padding.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -73,14 +73,6 @@ class PackedSequences:
         some = slice(*np.searchsorted(self.starts, [first + 1, first + self.length]) - [1, 0])
         pairs = np.stack([self.starts[some], self.targets[some]], axis=1) - first
         return [tuple(pair) for pair in pairs.tolist()]
-
-
-def pack(documents: Iterable[Sequence[int]], length: int, *, documents_apart: bool = False) -> PackedSequences:
-    """Pack documents that are in memory; arguments as of `PackedSequences`."""
-    rows = [np.asarray(document, dtype=np.int64) for document in documents]
-    starts = np.cumsum([0, *map(len, rows)])[:-1]
-    tokens = np.concatenate([np.empty(0, np.int64), *rows])
-    return PackedSequences(tokens, starts, starts, length, documents_apart, int(tokens.max(initial=0)))
 
 
 def reading_order(num_sequences: int, seed: int, first: int, count: int) -> list[int]:

@@ -6,17 +6,17 @@ import tempfile
 import pytest
 
 from bosch.errors import BoschError
+from bosch.evaluation import metrics
 from bosch.evaluation.metrics import chinese_words, rouge_l, token_f1_zh
-from bosch.evaluation.metrics import chinese_words as module
 
 SENTENCE, WORDS = "我来到北京清华大学", ["我", "来到", "北京", "清华大学"]
 
 
 @pytest.fixture
 def fresh_segmenter():
-    module._segmenter.cache_clear()
+    metrics._segmenter.cache_clear()
     yield
-    module._segmenter.cache_clear()
+    metrics._segmenter.cache_clear()
 
 
 def test_words():

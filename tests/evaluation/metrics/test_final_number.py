@@ -1,35 +1,33 @@
 import pytest
 
-from bosch.evaluation.metrics import flexible_number, strict_number
+from bosch.evaluation.metrics import strict_number
 
 SOLUTION = "Half of 36 is <<36/2=18>>18 dollars.\n#### 18"
 
 
 @pytest.mark.parametrize(
-    ("answer", "reference", "strict", "flexible"),
+    ("answer", "reference", "score"),
     [
-        (" It is 18.\n#### 18", SOLUTION, 1, 1),
-        ("#### 18.", SOLUTION, 1, 1),
-        ("#### 18\n\nThat leaves 3", SOLUTION, 1, 0),  # the first after the mark; the last of all
-        ("#### 3\n#### 18", SOLUTION, 0, 1),
-        ("####18", SOLUTION, 0, 1),  # the mark ends with a space
-        ("#### $18", SOLUTION, 0, 1),  # the strict score knows no currency
-        ("The answer is 18.", SOLUTION, 0, 1),
-        ("The answer is 18 ...", SOLUTION, 0, 0),  # the dots count as a number
-        ("18 apples and 3 pears", SOLUTION, 0, 0),
-        ("#### 18.0", SOLUTION, 0, 0),  # compared as text
-        ("#### 1,000", "so\n#### 1000", 1, 1),
-        ("#### 1000", "so\n#### 1,000", 1, 1),
-        ("#### -5", "so\n#### -5", 1, 1),
-        ("#### 5", "so\n#### -5", 0, 0),
-        ("it is $7", "7", 0, 1),
-        ("eighteen", SOLUTION, 0, 0),
-        ("", SOLUTION, 0, 0),
+        (" It is 18.\n#### 18", SOLUTION, 1),
+        ("#### 18.", SOLUTION, 1),
+        ("#### 18\n\nThat leaves 3", SOLUTION, 1),  # the first after the mark
+        ("#### 3\n#### 18", SOLUTION, 0),
+        ("####18", SOLUTION, 0),  # the mark ends with a space
+        ("#### $18", SOLUTION, 0),  # no currency is known
+        ("The answer is 18.", SOLUTION, 0),
+        ("18 apples and 3 pears", SOLUTION, 0),
+        ("#### 18.0", SOLUTION, 0),  # compared as text
+        ("#### 1,000", "so\n#### 1000", 1),
+        ("#### 1000", "so\n#### 1,000", 1),
+        ("#### -5", "so\n#### -5", 1),
+        ("#### 5", "so\n#### -5", 0),
+        ("it is $7", "7", 0),
+        ("eighteen", SOLUTION, 0),
+        ("", SOLUTION, 0),
     ],
 )
-def test_numbers(answer, reference, strict, flexible):
-    assert strict_number(answer, [reference]) == strict
-    assert flexible_number(answer, [reference]) == flexible
+def test_numbers(answer, reference, score):
+    assert strict_number(answer, [reference]) == score
 
 
 def test_any_of_several_references():
