@@ -78,14 +78,17 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def written_path(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """What an audit event is about to write; None where it writes nothing."""
+    """What an audit event is about to write; None where it writes nothing. A directory that is there is not written:
+    it is asked for once more, or holds the nameless file with which filelock tries it."""
     match event, arguments:
         case "open", (str() | bytes() | os.PathLike() as path, _, int(flags)) if flags & WRITES:
-            return os.path.abspath(os.fsdecode(path))
+            pass
         case ("os.mkdir", (path, *_)) | ("os.rename", (_, path, *_)):
-            path = os.path.abspath(os.fsdecode(path))
-            return None if event == "os.mkdir" and os.path.isdir(path) else path
-    return None
+            pass
+        case _:
+            return None
+    path = os.path.abspath(os.fsdecode(path))
+    return None if os.path.isdir(path) else path
 
 
 DISK = Disk()
@@ -164,7 +167,7 @@ def fail(words: str, output: Path, full_at: int, capsys: pytest.CaptureFixture, 
     (error,) = (line for line in said.splitlines() if "error" in line)
     assert error.startswith("bosch: error: ")
     assert "No space left on device" in error
-    assert str(output) in error
+    assert str(output.parent) in error
     hidden = {path.name for path in output.parent.rglob(".*")}
     assert hidden <= {LOCK}
 
@@ -182,6 +185,8 @@ def every(num_writes: int) -> Iterable[int]:
 
 
 at_moments = pytest.mark.parametrize("moments", [few, pytest.param(every, marks=pytest.mark.slow)])
+# The thread in which tensorboard writes ends with its error, which the training then meets.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 of_commands = pytest.mark.parametrize("case", WRITING, ids=lambda case: case.name)
 
 
@@ -216,5 +221,5 @@ def test_a_full_disk_while_another_run_is_replaced(case, moments: Moments, world
         assert snapshot(output)["notes.txt"] == before["notes.txt"]
         assert run(words, output, "--overwrite") == 0
         after = results(output)
-        assert after.pop("notes.txt", None) == (None if case.name == "export" else b"mine")
+        assert after.pop("notes.txt") == b"mine"
         assert after == results(whole.path)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from bosch.common.files import to_path
 from bosch.common.options import make_settings
 from bosch.errors import BoschError
 from bosch.evaluation.settings import EvalSettings
@@ -84,9 +85,10 @@ def search(
         BoschError: anything that the user can mend, in one sentence.
     """
     from bosch.experiments.search import search
+    from bosch.selectors import Method
 
     method = options.get("method")
-    if method is not None and not isinstance(method, str):
+    if isinstance(method, Method):
         options |= {"method": method.name, "method_options": method.options()}
     settings, given = _experiment(SearchSettings, model, tokenizer, options)
     return search(settings, _path(output), given=given, overwrite=overwrite)
@@ -153,6 +155,7 @@ def evaluate(
             raise BoschError("masks in memory are put on a loaded model, got a name; expected the masks' files")
         settings = make_settings(EvalSettings, {"targets": list(map(str, names)), "mask": files, **options})
         return evaluate(settings, _path(output), own=own, overwrite=overwrite)
+    _is_name(model)
     if tokenizer is None:
         raise BoschError("a loaded model is evaluated with its tokenizer, got none")
     name = Path(_name_of(model)).name
@@ -219,7 +222,7 @@ def export(
 
     if output is None:
         raise BoschError("an export needs a directory to write to; expected one as output")
-    path = Path(output)
+    path = to_path(output)
     options: dict[str, Any] = {"overwrite": overwrite, "max_shard_size": max_shard_size}
     if isinstance(hybrid, str | Path):
         export(read_run(Path(hybrid)), path, yarn=yarn, trust_remote_code=trust_remote_code, **options)
@@ -245,7 +248,7 @@ def _experiment(
     from bosch.experiments.experiment import Given
 
     options = dict(options)
-    is_named = isinstance(model, str | Path)
+    is_named = _is_name(model)
     sets = {name: _example_set(options.get(name)) for name in ("examples", "heldout")}
     if not isinstance(data := options.get("data"), str | Path | None):
         if is_named:
@@ -302,10 +305,17 @@ def _masks(given: Any) -> dict[str, HeadMask | None]:
     return masks
 
 
+def _is_name(model: Any) -> bool:
+    """Whether a model is named, and not loaded; what is neither is refused."""
+    if not isinstance(model, str | Path) and not hasattr(model, "config"):
+        raise BoschError(f"the model must be a name, a path or a loaded model, got {model!r:.80}")
+    return isinstance(model, str | Path)
+
+
 def _name_of(model: Any) -> str:
     """What a loaded model is called: where it came from, else its class."""
     return str(getattr(model, "name_or_path", "") or type(model).__name__)
 
 
 def _path(output: str | Path | None) -> Path | None:
-    return None if output is None else Path(output)
+    return None if output is None else to_path(output)

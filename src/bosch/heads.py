@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bosch.common.files import read_json, write_json
+from bosch.common.files import read_json, to_path, write_json
 from bosch.errors import BoschError
 
 MASK_SCHEMA = "bosch.mask/1"
@@ -277,7 +277,7 @@ class HeadMask:
         Raises:
             BoschError: the file cannot be read, is not JSON, or is refused by `from_json`; the path is named.
         """
-        data = read_json(Path(path))
+        data = read_json(to_path(path))
         try:
             return cls.from_json(data, layout)
         except BoschError as error:

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from bosch.calibration import make_examples
 from bosch.cli import main
 from bosch.evaluation import needles
-from bosch.evaluation.needles import find_in_generated, score_answers
+from bosch.evaluation.needles import generate_texts, score_answers
 from tiny_checkpoint import TINY
 
 CHAT = "{{ bos_token }} {{ messages[0].content }} ."
@@ -35,7 +35,7 @@ def tokenizer():
 def test_the_text_that_is_generated_from_ends_with_the_answer_prefix(tiny, tokenizer, chat, monkeypatch):
     sent = []
     monkeypatch.setattr(needles, "generate_answers", lambda *given, **_: sent.extend(given[2]) or [""] * len(given[2]))
-    find_in_generated(tiny[0], tokenizer, made(tokenizer, chat), 5, 1000)
+    generate_texts(tiny[0], tokenizer, made(tokenizer, chat), 5, 1000)
     assert len(sent) == 3
     assert all(prompt.endswith("mentioned in the provided text is") for prompt in sent)
     assert all(prompt.startswith("<bos>") == chat for prompt in sent)
@@ -61,7 +61,7 @@ def test_both_ways_send_a_bos_once_and_first_or_never(tiny, tokenizer, chat):
 
 
 def self_generated(model, tokenizer):
-    return lambda example: find_in_generated(model, tokenizer, [example], 2, 1000)
+    return lambda example: generate_texts(model, tokenizer, [example], 2, 1000)
 
 
 def test_needles_need_no_network_and_longbench_says_what_to_fetch(tmp_path, monkeypatch, capsys):

@@ -225,7 +225,8 @@ def test_curves_that_do_not_compare(tmp_path, capsys) -> None:
     for trainings, message in (
         ((one, training(tmp_path / "two", [0, 1], "other")), "other held-out examples than"),
         ((one, training(tmp_path / "three", [])), "is no training with evaluations"),
-        ((tmp_path / "four",), "four holds no training"),
+        ((tmp_path / "four",), "four is no directory; expected that of a training"),
+        ((tmp_path,), "is not empty and holds no training"),
         ((one, one), "two trainings have one name"),
     ):
         names = map(str, trainings)

@@ -16,6 +16,17 @@ T = TypeVar("T")
 MAX_JSON_BYTES = 64 * 2**20
 
 
+def to_path(value: Any) -> Path:
+    """The path that a user named.
+
+    Raises:
+        BoschError: it is neither a text nor a path.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise BoschError(f"expected the path of a file or a directory, got {value!r:.80}")
+    return Path(value)
+
+
 def read_json(path: Path) -> Any:
     """Parse a JSON file of at most 64 MiB; NaN and infinities are refused, as JSON has none.
 
@@ -27,6 +38,8 @@ def read_json(path: Path) -> Any:
         content = path.read_bytes() if size <= MAX_JSON_BYTES else b""
     except OSError as error:
         raise BoschError(f"{path}: cannot read it: {error.strerror or error}") from None
+    except ValueError as error:  # a name that no file can have
+        raise BoschError(f"{str(path)!r}: cannot read it: {error}") from None
     if size > MAX_JSON_BYTES:
         raise BoschError(f"{path}: the file is {size} bytes, expected at most {MAX_JSON_BYTES}")
     try:
@@ -47,7 +60,7 @@ def read_text(path: Path, called: str) -> str:
     """
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: bytes that are no text, and names that no file can have
         raise BoschError(f"cannot read {called} {path}: {error}") from None
 
 
@@ -144,7 +157,7 @@ def as_written_by(what: str, path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BoschError(f"{path} is not what {what} writes: {type(error).__name__}: {error}") from None
 
 

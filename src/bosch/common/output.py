@@ -221,6 +221,8 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BoschError(f"cannot make the directory {path}: {error.strerror or error}") from None
+    except ValueError as error:  # a name that no directory can have
+        raise BoschError(f"cannot make the directory {str(path)!r}: {error}") from None
 
 
 def _difference(found: Mapping[str, Any], data: Mapping[str, Any], settings: Any, resources: frozenset[str]) -> str:

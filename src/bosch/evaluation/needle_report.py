@@ -114,7 +114,7 @@ def _percent(score: float | None, is_limited: bool) -> str:
 
 
 NUM_DEPTHS = 10
-"""EvalRows of a heat map, of equal height."""
+"""Rows of a heat map, of equal height."""
 
 Curves = Mapping[str, Mapping[int, float]]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bosch.common.files import read_json, write_text
+from bosch.common.files import as_written_by, read_json, take_fields, write_text
 from bosch.common.tables import text_table, wilson
 from bosch.evaluation.harness import GROUP as HARNESS
 from bosch.evaluation.needle_report import by_target, draw_needles, needle_tables
@@ -24,7 +24,9 @@ def write_report(directory: EvalDirectory, settings: EvalSettings, rows: EvalRow
     """
     write_text(directory.csv, rows.to_csv())
     pictures = draw_needles(rows, directory.path) if rows.of("niah") else []
-    origin = read_json(directory.settings)["provenance"]
+    with as_written_by("an evaluation", directory.settings):
+        names = ("bosch", "torch", "transformers", "platform")
+        origin = take_fields(read_json(directory.settings)["provenance"], dict.fromkeys(names, str))
     lines = [
         f"# Evaluation of {', '.join(settings.targets)}",
         "",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bosch.common.files import read_json, write_json
+from bosch.common.files import read_json, take_fields, write_json
 from bosch.common.output import RowsDirectory
 from bosch.errors import BoschError
 
@@ -49,6 +49,22 @@ class Row:
     num_examples: int
     is_limited: bool = False
     examples: tuple[Mapping[str, Any], ...] = ()
+
+
+def _parse_row(data: Any) -> Row:
+    """A row from plain data.
+
+    Raises:
+        BoschError: a field is missing or of another type.
+    """
+    kinds = {"target": str, "group": str, "task": str, "scores": dict, "num_examples": int, "is_limited": bool}
+    take_fields(data, {**kinds, "examples": list})
+    for name, value in [("length", data.get("length")), *data["scores"].items()]:
+        if type(value) not in ((int, type(None)) if name == "length" else (int, float)):
+            raise BoschError(f"{name} must be a number, found {value!r:.40}")
+    if data["num_examples"] < 1:
+        raise BoschError(f"num_examples must be at least 1, found {data['num_examples']}")
+    return Row(**{**data, "examples": tuple(take_fields(one, {}) for one in data["examples"])})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,11 +127,13 @@ class EvalRows:
         try:
             if data["schema"] != ROWS_SCHEMA:
                 raise BoschError(f"expected the schema {ROWS_SCHEMA!r}, found {data['schema']!r}")
-            rows = tuple(Row(**{**row, "examples": tuple(row["examples"])}) for row in data["rows"])
-            return cls(data["models"], rows)
+            rows = tuple(_parse_row(row) for row in data["rows"])
+            found = cls({name: take_fields(facts, {}) for name, facts in data["models"].items()}, rows)
+            found.to_csv()  # every row's model is there, with what is shown of it
+            return found
         except BoschError as error:
             raise BoschError(f"{path}: {error}") from None
-        except (TypeError, KeyError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise BoschError(f"{path} does not hold the rows of an evaluation: {error}") from None
 
     def to_csv(self) -> str:

@@ -1,11 +1,13 @@
 """Getting a model: by name from the cache, from a directory, or from the Hugging Face hub."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bosch.common.files import to_path
 from bosch.common.lookup import lookup
 from bosch.errors import BoschError
 from bosch.models.packaged import MODELS, fetch
@@ -129,9 +131,12 @@ def _loading_options(source: Path | str, trust_remote_code: bool) -> dict[str, A
 
 def _resolve_source(name_or_path: str) -> Path | str:
     """A local directory that holds a model, or else what must be a hub id."""
+    path = to_path(name_or_path)
+    name_or_path = os.fspath(name_or_path)
     if name_or_path in MODELS:
         return fetch(name_or_path)
-    path = Path(name_or_path).expanduser()
+    with contextlib.suppress(RuntimeError):  # ~name of a user that is not there: no such directory, as is said below
+        path = path.expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise BoschError(f"{name_or_path} is not a model: the directory has no config.json")
@@ -163,13 +168,11 @@ def _hub_answers(hub_id: str) -> bool:
 @contextlib.contextmanager
 def _loading_errors(source: Path | str) -> Iterator[None]:
     """Says in one sentence what transformers could not load."""
-    from safetensors import SafetensorError
-
     try:
         yield
     except BoschError:
         raise
-    except (OSError, ValueError, RuntimeError, ImportError, KeyError, SafetensorError) as error:
+    except Exception as error:  # transformers, on files that may hold anything, raises whatever comes of it
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(source, Path):
             raise BoschError(f"cannot load the model in {source}: {reason}") from error
@@ -186,7 +189,7 @@ def _resolve_device(device: str) -> "torch.device":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:  # torch asserts when it was built without CUDA
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # torch asserts if it was built without CUDA
         raise BoschError(f"cannot use device {device!r}: {str(error).splitlines()[0]}") from None
 
 

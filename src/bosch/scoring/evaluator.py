@@ -11,6 +11,7 @@ far, the hardest first, prove that it is not.
 
 import dataclasses
 import math
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from bosch.attention.interface import KeyValue, hybrid_attention
 from bosch.calibration import Example, ExampleSet
+from bosch.common.files import as_written_by, take_fields
 from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
@@ -94,8 +96,10 @@ class Evaluator:
     def use_journal(self, journal: Journal) -> None:
         """Learn what a journal knows, and write every evaluation into it from now on."""
         self.journal = journal
-        for entry in journal.entries:
-            self._learn(entry["mask"], _from_json(entry), entry["layer_tokens"], entry["seconds"])
+        with as_written_by("a search", journal.path):
+            for entry in journal.entries:
+                known = take_fields(entry, {"mask": str, "layer_tokens": int})
+                self._learn(known["mask"], _from_json(entry), known["layer_tokens"], float(entry["seconds"]))
 
     @property
     def full_pass_layer_tokens(self) -> int:
@@ -348,6 +352,6 @@ def _to_json(results: Mapping[int, Result]) -> dict[str, Any]:
 
 def _from_json(entry: Mapping[str, Any]) -> dict[int, Result]:
     hits = [hit == "1" for hit in entry["hits"]]
-    nlls = [math.nan if nll is None else nll for nll in entry["nlls"]]
-    examples = entry.get("examples", range(len(hits)))
+    nlls = [math.nan if nll is None else float(nll) for nll in entry["nlls"]]
+    examples = map(operator.index, entry.get("examples", range(len(hits))))
     return dict(zip(examples, zip(hits, nlls, strict=True), strict=True))

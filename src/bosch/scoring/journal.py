@@ -84,7 +84,9 @@ class Journal:
         header, *rest = entries
         if header.get("schema") != JOURNAL_SCHEMA:
             raise BoschError(f"{self.path} is not a journal: expected schema {JOURNAL_SCHEMA!r} in its first line")
-        found = header.get("subject", {})
+        found = header.get("subject")
+        if not isinstance(found, dict):
+            raise BoschError(f"{self.path} is not a journal: its first line does not say what it is of")
         differing = sorted(name for name in found.keys() | subject.keys() if found.get(name) != subject.get(name))
         if differing:
             name = differing[0]
@@ -100,7 +102,7 @@ class Journal:
             entry = json.loads(text) if int(checksum, 16) == zlib.crc32(text) else None
             if isinstance(entry, dict):
                 return entry
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         raise BoschError(
             f"{self.path} is damaged at line {number}; every line stands alone, so delete that line to go on without it"
@@ -112,7 +114,7 @@ def read_subject(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
             header = json.loads(file.readline().partition(b" ")[2])
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     subject = header.get("subject") if isinstance(header, dict) else None
     return subject if isinstance(subject, dict) else None

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from bosch.common.files import read_json, write_json
+from bosch.common.files import read_json, take_fields, write_json
 from bosch.errors import BoschError
 from bosch.training.processes import failing_together
 
@@ -150,7 +150,8 @@ def load_checkpoint(trained: Trained, path: Path) -> TrainingState:
         data = read_json(path / "training/state.json")
         if not isinstance(data, dict) or data.pop("schema", None) != STATE_SCHEMA:
             raise BoschError(f"expected the schema {STATE_SCHEMA!r}")
-        state, tensors = TrainingState(**data), load_file(path / trained.state_file)
+        state = TrainingState(**take_fields(data, {"step": int, "sequences_read": int}))
+        tensors = load_file(path / trained.state_file)
         for name, parameter in trained.parameters.items():
             _local(parameter).copy_(tensors.pop(f"weight/{name}"))
             if f"step/{name}" in tensors:

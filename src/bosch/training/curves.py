@@ -64,6 +64,8 @@ def load_curves(directories: Sequence[Path]) -> tuple[Curve, ...]:
 
 
 def _load(path: Path) -> Curve:
+    if not path.is_dir():
+        raise BoschError(f"{path} is no directory; expected that of a training")
     directory = TrainingDirectory(path)
     examples = directory.read_settings().get("heldout_examples")
     lines = [line for line in read_log(directory.log) if "scores" in line] if isinstance(examples, str) else []

@@ -1,8 +1,10 @@
 """What a training says while it goes on: a line of JSON a step, a bar for who watches, and accelerate's trackers."""
 
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,31 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     try:
         whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
         lines = [json.loads(line) for line in whole.splitlines()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BoschError(f"{path}: not the log of a training: {error}") from None
     for line in lines:
         if not isinstance(line, dict) or type(line.get("step")) is not int or type(line.get("tokens")) is not int:
             raise BoschError(f"{path}: not the log of a training: expected step and tokens in each line")
     return lines
+
+
+def start_trackers(accelerator: Accelerator, settings: Mapping[str, Any]) -> None:
+    """Let the trackers begin, and know the settings.
+
+    Raises:
+        BoschError: they cannot write.
+    """
+    shown = {name: value if isinstance(value, int | float | str) else str(value) for name, value in settings.items()}
+    with _tracking(accelerator):
+        accelerator.init_trackers("bosch", config=shown)
+
+
+@contextlib.contextmanager
+def _tracking(accelerator: Accelerator) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BoschError(f"cannot write {accelerator.logging_dir}: {error.strerror or error}") from None
 
 
 class TrainingLog:
@@ -70,13 +91,14 @@ class TrainingLog:
         """Log a step that has trained on so many new tokens.
 
         Raises:
-            BoschError: the file cannot be written.
+            BoschError: the file, or a tracker's, cannot be written.
         """
         now = time.monotonic()
         speed = round(new_tokens / max(now - self._last_time, 1e-9), 1)
         self._last_time = now
         self._append({"step": step, "tokens": tokens, **values, "tokens_per_second": speed})
-        self._accelerator.log({**values, "tokens_per_second": speed}, step=tokens)
+        with _tracking(self._accelerator):
+            self._accelerator.log({**values, "tokens_per_second": speed}, step=tokens)
         self._bar.set_postfix_str(f"loss {values['loss']:.3f}, {speed:.0f} tok/s", refresh=False)
         self._bar.update()
 
@@ -84,17 +106,23 @@ class TrainingLog:
         """Log an evaluation.
 
         Raises:
-            BoschError: the file cannot be written.
+            BoschError: the file, or a tracker's, cannot be written.
         """
         self._append({"step": step, "tokens": tokens, "scores": scores})
-        self._accelerator.log({f"scores/{name}": score for name, score in scores.items()}, step=tokens)
+        with _tracking(self._accelerator):
+            self._accelerator.log({f"scores/{name}": score for name, score in scores.items()}, step=tokens)
         self._last_time = time.monotonic()  # the next step's speed is not to count it
 
     def close(self) -> None:
-        """Leave the bar, and let the trackers finish."""
+        """Leave the bar, and let the trackers finish.
+
+        Raises:
+            BoschError: they cannot write.
+        """
         self._bar.close()
-        for tracker in self._accelerator.trackers:
-            tracker.finish()
+        with _tracking(self._accelerator):
+            for tracker in self._accelerator.trackers:
+                tracker.finish()
 
     def _append(self, line: dict[str, Any]) -> None:
         if not self._accelerator.is_main_process:

@@ -32,7 +32,7 @@ from bosch.training.checkpoint import (
 )
 from bosch.training.checks import check_documents_stay_apart, check_sequences
 from bosch.training.directory import TrainingDirectory
-from bosch.training.log import TrainingLog
+from bosch.training.log import TrainingLog, start_trackers
 from bosch.training.loss import Loss, language_modeling_loss
 from bosch.training.packing import PackedSequences, reading_order
 from bosch.training.processes import failing_together, join_processes
@@ -141,7 +141,8 @@ def _train(run: _Run, save: Save, on_evaluation: Evaluate | None) -> Path:
     settings, tokens_per_step = run.settings, run.settings.tokens_per_step
     before = list_checkpoints(run.directory.checkpoints)
     state = load_checkpoint(run.trained, before[-1]) if before else TrainingState()
-    run.accelerator.init_trackers("bosch", config=_flat(dataclasses.asdict(settings)))
+    with failing_together(run.accelerator):
+        start_trackers(run.accelerator, dataclasses.asdict(settings))
     log = TrainingLog(run.directory.log, run.accelerator, state.step if before else None, run.settings.num_steps)
     with contextlib.closing(log):
         if not before and on_evaluation:
@@ -217,8 +218,3 @@ def _evaluate(run: _Run, log: TrainingLog, step: int, on_evaluation: Evaluate) -
 
 def _seed(seed: int, step: int, process: int) -> int:
     return int(np.random.SeedSequence([seed, step, process]).generate_state(1)[0])
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that every tracker can show."""
-    return {name: value if isinstance(value, int | float | str) else str(value) for name, value in settings.items()}
