@@ -1,4 +1,4 @@
-"""Every method still chooses the masks that it chose before the code was reshaped; the same with AVX2 as with AVX512."""
+"""Every method still chooses the masks that it chose before the code was reshaped; with AVX2 and with AVX512."""
 
 import json
 

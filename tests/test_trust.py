@@ -1,6 +1,7 @@
 """Code that lies in files of others runs only if this very call says that they are trusted."""
 
 import argparse
+import contextlib
 import json
 import pickle
 import shutil
@@ -131,10 +132,8 @@ LOADERS: dict[str, Callable[[Places], object]] = {
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_no_function_runs_code_from_files(name, places):
-    try:
+    with contextlib.suppress(BoschError):
         LOADERS[name](places)
-    except BoschError:
-        pass
     assert not places.mark.exists()
 
 
