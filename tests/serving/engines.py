@@ -17,7 +17,7 @@ from families import make_model
 Tokens = list[int]
 
 SIZES = {
-    "hidden_size": 96,
+    "hidden_size": 192,
     "num_attention_heads": 6,
     "num_key_value_heads": 3,
     "head_dim": 32,  # the smallest that vLLM's kernel for CPUs takes

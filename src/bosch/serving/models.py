@@ -12,6 +12,7 @@ from vllm.model_executor.models.utils import extract_layer_index
 
 from bosch.errors import BoschError
 from bosch.serving.attention import HeadsAttention
+from bosch.serving.configs import as_original
 from bosch.serving.heads import LayerHeads, read_heads
 from bosch.serving.placement import Pages, Placement, Window, place
 
@@ -30,8 +31,10 @@ def _hybrid(name: str, base_name: str) -> type[nn.Module]:
     base: Any = ModelRegistry.models[base_name].load_model_cls()
 
     def __init__(self: Any, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-        layers = read_heads(vllm_config.model_config.hf_config.bosch)
+        config = vllm_config.model_config.hf_config
+        layers = read_heads(config.bosch)
         check_parallel(vllm_config)
+        as_original(config)
         base.__init__(self, vllm_config=vllm_config, prefix=prefix)
         split_attention(self, layers, vllm_config)
 
@@ -100,33 +103,33 @@ def _check_attention(whole: Attention) -> None:
 
 def _place(windows: list[Window], config: VllmConfig) -> Placement:
     """Choose the pages of all heads, and say in the log what they save."""
-    blocks = _blocks(config)
-    full = blocks(None)
+    all_full = len(windows) * held_blocks(config, None)
     if config.scheduler_config.disable_hybrid_kv_cache_manager:
         logger.warning(
             "No memory is saved: the hybrid KV cache manager is off (by an option, or because a KV connector does not "
             "support it), so sliding heads keep the keys and values of all tokens."
         )
-        return Placement((Pages(None, 0),) * len(windows), len(windows) * full)
-    placement = place(windows, {window: blocks(window) for window in {*windows}})
+        return Placement((Pages(None, 0),) * len(windows), all_full)
+    placement = place(windows, {window: held_blocks(config, window) for window in {*windows}})
     logger.info(
         "A request of %s tokens reserves %s blocks of one KV head, %s with all heads full: %.2f times as many fit.",
         f"{config.model_config.max_model_len:,}",
         f"{placement.reserved:,}",
-        f"{len(windows) * full:,}",
-        len(windows) * full / placement.reserved,
+        f"{all_full:,}",
+        all_full / placement.reserved,
     )
     return placement
 
 
-def _blocks(config: VllmConfig) -> Any:
-    """How many blocks vLLM reserves for a request of the full length, by window."""
+def held_blocks(config: VllmConfig, window: Window) -> int:
+    """How many blocks of one head vLLM reserves for a request of the full length.
+
+    Args:
+        config: of the engine.
+        window: of the pages.
+    """
     tokens, size = config.model_config.max_model_len, config.cache_config.block_size
-    in_flight = config.max_in_flight_tokens
-
-    def blocks(window: Window) -> int:
-        if window is None:
-            return -(-tokens // size)
-        return -(-min(window - 1 + in_flight, tokens) // size) + 1  # as `max_admission_blocks_per_request`
-
-    return blocks
+    if window is None:
+        return -(-tokens // size)
+    # As `SlidingWindowSpec.max_admission_blocks_per_request`: the window may begin in the middle of a block.
+    return -(-min(window - 1 + config.max_in_flight_tokens, tokens) // size) + 1

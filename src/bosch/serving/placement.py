@@ -10,6 +10,7 @@ full head are; it attends over its own window all the same.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ def place(windows: Sequence[Window], held: Mapping[Window, int]) -> Placement:
     Returns:
         The placement that reserves least, with 1 % added for each group.
     """
-    order = sorted(held, key=lambda window: (-held[window], window is not None))
+    order = sorted(held, key=lambda window: -math.inf if window is None else -window)
     rows = [[head for head, own in enumerate(windows) if own == window] for window in order]
     best: tuple[float, int, list[list[list[int]]]] | None = None
     for size in range(len(windows), 0, -1):

