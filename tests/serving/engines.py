@@ -25,7 +25,12 @@ SIZES = {
     "num_hidden_layers": 5,
 }
 NATIVE = {  # families with layers that slide by themselves: whole, beside those that a mask switches
-    "gemma2": {"num_hidden_layers": 4, "sliding_window": 48, "query_pre_attn_scalar": 32},
+    "gemma2": {
+        "num_hidden_layers": 4,
+        "sliding_window": 48,
+        "query_pre_attn_scalar": 32,
+        "tie_word_embeddings": True,  # vLLM knows no other
+    },
     "gemma3": {"num_hidden_layers": 4, "sliding_window": 48},
 }
 OPTIONS = {

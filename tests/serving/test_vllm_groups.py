@@ -52,7 +52,9 @@ def planned(windows, cfg):
     """The placement, and vLLM's plan for it."""
     placement = place(windows, {window: held_blocks(cfg, window) for window in {*windows}})
     heads = zip(windows, placement.pages, strict=True)
-    specs = {f"layers.{i}.attn.head0": placed(own_spec(window), pages, BLOCK) for i, (window, pages) in enumerate(heads)}
+    specs = {
+        f"layers.{i}.attn.head0": placed(own_spec(window), pages, BLOCK) for i, (window, pages) in enumerate(heads)
+    }
     [plan] = get_kv_cache_configs(cfg, [specs], [MEMORY])
     return placement, plan
 
@@ -71,9 +73,7 @@ def test_vllm_groups_the_heads_as_they_were_placed_and_reserves_what_was_reckone
     cfg = config(tokens, in_flight)
     placement, plan = planned(windows, cfg)
     groups = {frozenset(int(name.split(".")[1]) for name in group.layer_names) for group in plan.kv_cache_groups}
-    buckets = {
-        frozenset(head for head, own in enumerate(placement.pages) if own == pages) for pages in placement.pages
-    }
+    buckets = {frozenset(head for head, own in enumerate(placement.pages) if own == pages) for pages in placement.pages}
     assert groups == buckets
     page = plan.kv_cache_groups[0].kv_cache_spec.page_size_bytes
     block = MEMORY // plan.num_blocks  # a page for every head of the widest group

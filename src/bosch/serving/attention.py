@@ -1,7 +1,7 @@
 """In place of a layer's one `Attention`: one for each KV head, so that each has pages of its own.
 
-With one head each, all pages have the same size, which is what vLLM's pool of blocks needs; a layer cut in two, its full
-heads and its sliding ones, would have pages of many sizes.
+With one head each, all pages have the same size, which is what vLLM's pool of blocks needs; a layer cut in two, its
+full heads and its sliding ones, would have pages of many sizes.
 """
 
 from collections.abc import Sequence

@@ -80,6 +80,10 @@ def _windows(whole: Attention, layer: LayerHeads) -> list[Window]:
     _check_attention(whole)
     if not layer.full:
         return [whole.sliding_window] * whole.num_kv_heads
+    if whole.sliding_window is not None:
+        raise BoschError(
+            f"{whole.layer_name} slides by itself over {whole.sliding_window} tokens; expected a mask without its heads"
+        )
     if len(layer.full) != whole.num_kv_heads:
         raise BoschError(
             f"{whole.layer_name} has {whole.num_kv_heads} KV heads in vLLM, but {len(layer.full)} in the hybrid"
