@@ -2,10 +2,10 @@
 
     .venv-vllm/bin/python benchmarks/serving.py [--length 4096] [--chunk 256]
 
-The model has the KV cache of SmolLM2-135M (30 layers of 3 KV heads, D = 64, float32) and narrow random layers otherwise, so
-that only vLLM's memory is at work. Which heads slide is drawn at random. Prints a table: tokens and requests of the full
-length that vLLM says fit into 1 GiB, their quotient by the plain model's, the same by the formula, and how many requests of
-516 tokens and 200 new ones really run at once in 100 MiB.
+The model has the KV cache of SmolLM2-135M (30 layers of 3 KV heads, D = 64, float32) and narrow random layers
+otherwise, so that only vLLM's memory is at work. Which heads slide is drawn at random. Prints a table: tokens and
+requests of the full length that vLLM says fit into 1 GiB, their quotient by the plain model's, the same by the
+formula, and how many requests of 516 tokens and 200 new ones really run at once in 100 MiB.
 """
 
 import argparse

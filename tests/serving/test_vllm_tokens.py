@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from engines import engine, expected, generate, greedy, prompts, some_mask, stock_model, write_hybrid
 from transformers import AutoModelForCausalLM
 
 from bosch.deploy import modeling_bosch
@@ -15,7 +16,6 @@ from bosch.heads import HeadLayout, HeadMask
 from bosch.serving.heads import FAMILIES
 from bosch.serving.models import check_parallel
 from bosch.serving.plugin import register
-from engines import engine, expected, generate, greedy, prompts, some_mask, stock_model, write_hybrid
 
 NEW = 24
 EXPORT = Path(__file__).parents[2] / ".venv-vllm" / "smollm2-hybrid"  # of `make test-vllm`
@@ -54,8 +54,8 @@ def test_prompts_at_once(small):
 
 
 def test_a_prefix_that_is_cached(small):
-    """Prompts again, and one that leaves another's way in the middle of it. Of a sliding head vLLM keeps the pages at the
-    end of a prompt, and in between only where it is asked to."""
+    """Prompts again, and one that leaves another's way in the middle. Of a sliding head vLLM keeps the pages at the end
+    of a prompt, and in between only where it is asked to."""
     [long] = prompts((1000,), seed=3)
     other = long[:700] + prompts((90,), seed=4)[0]
     with engine(small.path, enable_prefix_caching=True, prefix_cache_retention_interval=64) as llm:

@@ -1,9 +1,9 @@
 """Configs of hybrids as vLLM reads them: `llamaHybridConfig` and so on, made when first asked for.
 
 Each says that it is of its family's own type, so that all of vLLM that asks for the type treats a hybrid as it treats
-the original. Its class is another than the family's, so that transformers, in the same process, still cannot take it for
-the original and attend to everything unnoticed. Classes are found by name, as vLLM sends configs to processes of its
-own.
+the original. Its class is another than the family's, so that transformers, in the same process, still cannot take it
+for the original and attend to everything unnoticed. Classes are found by name, as vLLM sends configs to processes of
+its own.
 """
 
 import functools
@@ -30,8 +30,8 @@ def config_reader(model_type: str) -> Any:
 
 
 def as_original(config: Any) -> None:
-    """Give a hybrid's config its family's own class, in place: for a model whose attention is split, and whose parts look
-    for that class. A config that has it already stays as it is."""
+    """Give a hybrid's config its family's own class, in place, for a model whose attention is split and whose parts
+    look for that class. A config that has it already stays as it is."""
     if type(config).__name__.endswith(SUFFIX):
         config.__class__ = type(config).__bases__[0]
 

@@ -36,8 +36,8 @@ class LayerHeads:
 
 
 def read_heads(bosch: Any) -> tuple[LayerHeads, ...]:
-    """The heads of every layer, from `config.bosch`: what `bosch export` wrote, whose weights have the full heads first,
-    or the content of a `mask.json`, for the weights of the original model.
+    """The heads of every layer, from `config.bosch`: what `bosch export` wrote, whose weights have the full heads
+    first, or the content of a `mask.json`, for the weights of the original model.
 
     Raises:
         BoschError: it is neither, or the sliding heads keep sinks, which vLLM's sliding attention does not.

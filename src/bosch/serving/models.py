@@ -1,4 +1,4 @@
-"""vLLM's own models with their attention split by head: `BoschLlamaForCausalLM` and so on, made when first asked for."""
+"""vLLM's own models with their attention split by head: `BoschLlamaForCausalLM` and so on, made when asked for."""
 
 import functools
 import logging
@@ -66,7 +66,7 @@ def split_attention(model: nn.Module, layers: tuple[LayerHeads, ...], config: Vl
     Raises:
         BoschError: the model has other layers or heads than the hybrid, or attention of a kind that cannot be split.
     """
-    owners = [module for module in model.modules() if isinstance(getattr(module, "attn", None), Attention)]
+    owners: list[Any] = [module for module in model.modules() if isinstance(getattr(module, "attn", None), Attention)]
     if len(owners) != len(layers):
         raise BoschError(f"the hybrid has {len(layers)} layers, but vLLM's model has {len(owners)} with attention")
     rows = [_windows(owner.attn, layers[extract_layer_index(owner.attn.layer_name)]) for owner in owners]

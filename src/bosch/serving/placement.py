@@ -1,9 +1,9 @@
 """Which pages the KV heads' tokens lie in, so that vLLM's groups of pages waste least.
 
-vLLM puts heads with equal specs in one bucket, then cuts every bucket into groups of one size: the largest bucket's if
-that is less than 1.5 times the smallest's, else the smallest's (`_get_kv_cache_groups_uniform_page_size`). A block holds
-one page for each head of a group, so 150 full heads and 74 sliding ones would become full groups of 74, 74 and 2 heads
-that all pay for 74. Buckets of nearly equal size, chosen here, come out as they went in.
+vLLM puts heads with equal specs in one bucket, then cuts every bucket into groups of one size: the largest bucket's
+if that is less than 1.5 times the smallest's, else the smallest's (`_get_kv_cache_groups_uniform_page_size`). A block
+holds one page for each head of a group, so 150 full heads and 74 sliding ones would become full groups of 74, 74 and
+2 heads that all pay for 74. Buckets of nearly equal size, chosen here, come out as they went in.
 
 Where no such choice exists a head may lie in pages that are held longer than it needs, as one of a wider window or of a
 full head are; it attends over its own window all the same.

@@ -14,7 +14,7 @@ OLDEST, NEWEST = (0, 32), (0, 32)
 def register() -> None:
     """Teach vLLM the hybrids of every family; may be called several times.
 
-    With a version of vLLM that this was not tried on, it says so in the log and leaves vLLM as it is, so that vLLM still
+    With a version of vLLM that this was not tried on, it says so in the log and leaves vLLM as it is, which then still
     serves other models.
     """
     try:
