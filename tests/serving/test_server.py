@@ -1,5 +1,6 @@
 import json
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -131,3 +132,12 @@ def test_vllm_that_is_not_installed_or_too_new(monkeypatch, tmp_path):
     monkeypatch.setattr(server, "vllm_version", lambda: "0.33.0")
     with pytest.raises(BoschError, match=r"with vLLM 0\.32, found 0\.33\.0"):
         serve(checkpoint(tmp_path))
+
+
+def test_importing_it_brings_neither_torch_nor_vllm_nor_the_search():
+    code = "import bosch.serving, bosch.serving.plugin, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"torch", "transformers", "vllm", "numpy"}
+    ours = {name for name in loaded if name.startswith("bosch.")}
+    assert {name.split(".")[1] for name in ours} == {"errors", "files", "heads", "serving"}
