@@ -1,5 +1,6 @@
 """A small random model, and the options of a search that takes it a second or two."""
 
+import re
 import string
 from pathlib import Path
 
@@ -44,6 +45,11 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     corpus = [shipped_prose()[:50_000], *NOISE, *words("adjectives"), *words("nouns"), *wording, *string.digits]
     tokenizer.train_from_iterator(corpus, trainers.WordLevelTrainer(special_tokens=["<unk>"], show_progress=False))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+def squeezed(text: str) -> str:
+    """A text whose tables are not aligned: one space where there were more."""
+    return re.sub(r" +", " ", text)
 
 
 def snapshot(path: Path) -> dict[str, tuple[int, bytes]]:

@@ -34,7 +34,9 @@ def toy(monkeypatch) -> list[int]:
         parser.add_argument("--window", type=int, required=True)
         parser.add_argument("--objective", choices=["nll", "accuracy"])
 
-    command = Command("toy", "Play.", "bosch toy --window 4", add_arguments, lambda args: windows.append(args.window))
+    command = Command(
+        "toy", "Play.", ("bosch toy --window 4",), add_arguments, lambda args: windows.append(args.window)
+    )
     monkeypatch.setattr(app, "COMMANDS", (*COMMANDS, command))
     return windows
 
@@ -43,7 +45,7 @@ def fail_with(monkeypatch, error: BaseException) -> None:
     def fail(_):
         raise error
 
-    monkeypatch.setattr(app, "COMMANDS", (Command("toy", "Fail.", "bosch toy", lambda _: None, fail),))
+    monkeypatch.setattr(app, "COMMANDS", (Command("toy", "Fail.", ("bosch toy",), lambda _: None, fail),))
 
 
 def test_version(capsys):
@@ -58,12 +60,16 @@ def test_without_a_command_it_says_what_there_is(capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_help_ends_with_an_example_that_parses(command, capsys):
+def test_help_ends_with_examples_that_parse(command, capsys):
+    assert command.examples
     assert run([command.name, "--help"]) == 0
-    assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"  {command.example}"
-    program, *argv = shlex.split(command.example)
-    assert program == "bosch"
-    assert callable(app._make_parser().parse_args(argv).run)
+    shown = capsys.readouterr().out.rstrip().splitlines()[-len(command.examples) :]
+    assert shown == [f"  {example}" for example in command.examples]
+    for example in command.examples:
+        program, *argv = shlex.split(example)
+        assert program in ("bosch", "accelerate")
+        argv = argv[argv.index("bosch") + 1 :] if program == "accelerate" else argv
+        assert callable(app._make_parser().parse_args(argv).run)
 
 
 def test_help_imports_nothing_heavy():

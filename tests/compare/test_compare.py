@@ -105,7 +105,7 @@ def test_tables_and_spreadsheet_say_what_the_rows_say(finished, capsys):
     assert [line["method"] for line in read] == [row["name"] for row in rows]
     assert [float(line["nll"]) for line in read] == [row["heldout"]["nll"] for row in rows]
     assert float(read[0]["low"]) == wilson(rows[0]["heldout"]["accuracy"], 3)[0]
-    assert all(path.stat().st_size > 10_000 for path in finished.pictures)
+    assert all((finished.path / f"compare.{kind}").stat().st_size > 10_000 for kind in ("png", "svg"))
 
 
 def test_the_same_command_changes_nothing_and_runs_nothing(finished, model_path, monkeypatch, capsys):
@@ -154,6 +154,7 @@ def test_unit_scores_of_something_else_are_refused(finished, model_path, tmp_pat
         ({"scores": [[0, 0, 10**400]]}, "razor.json: "),
     ):
         path.write_text(json.dumps({**scores, **change}))
+        directory.report.unlink(missing_ok=True)  # a finished one reads them no more
         capsys.readouterr()
         assert main(arguments(model_path, directory.path, methods="razor")) == 2
         captured = capsys.readouterr()
@@ -164,7 +165,10 @@ def test_unit_scores_of_something_else_are_refused(finished, model_path, tmp_pat
 def test_a_search_is_no_comparison(finished, model_path, capsys):
     search = ["search", "--model", str(model_path), "--ratio", "0.5", "--window", "4", "--output", str(finished.path)]
     assert main(search) == 2
-    assert "is not the settings of a run" in capsys.readouterr().err
+    assert (
+        "run.json is not of a search (expected the schema 'bosch.run/1'); choose another directory"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

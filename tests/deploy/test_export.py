@@ -20,6 +20,7 @@ from bosch.common.files import read_json
 from bosch.deploy import mask_of
 from bosch.deploy.modeling_bosch import BoschMixin
 from bosch.heads import HeadMask
+from small_search import squeezed
 from tiny_checkpoint import TINY
 
 # Run before anything else in a process in which `bosch` must not be had, although it may be installed.
@@ -176,7 +177,7 @@ def test_the_one_file_needs_torch_and_transformers_only():
 
 
 def test_the_card_says_what_it_is_how_it_scored_and_where_it_comes_from(exported, searched):
-    card = (exported / "README.md").read_text()
+    card = squeezed((exported / "README.md").read_text())
     rows = read_json(searched / "scores.json")["rows"]
     provenance = read_json(searched / "mask.json")["provenance"]
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: text-generation\n")
@@ -235,7 +236,6 @@ def test_the_dtype_is_that_of_the_checkpoint(searched, tmp_path):
         (["--model", str(TINY)], "expected the directory of a search, or both --model and --mask"),
         (["nowhere"], "nowhere is not the directory of a search"),
         (["nowhere", "--model", "a", "--mask", "b"], "expected the directory of a search, or both"),
-        (["nowhere", "--max-shard-size", "big"], "--max-shard-size must be a number and KB, MB or GB, got 'big'"),
         (["--model", str(TINY), "--mask", "nowhere.json"], "nowhere.json: cannot read it"),
     ],
 )
@@ -243,6 +243,13 @@ def test_a_mistaken_command_makes_nothing(options, message, tmp_path, capsys, mo
     monkeypatch.chdir(tmp_path)
     assert main(["export", *options, "--output", "output"]) == 2
     assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_size_of_shards_that_is_none_makes_nothing(searched, tmp_path, capsys):
+    output = tmp_path / "output"
+    assert main(["export", str(searched), "--max-shard-size", "big", "--output", str(output)]) == 2
+    assert "max_shard_size must be a number and KB, MB or GB, got 'big'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -329,7 +336,9 @@ def test_a_killed_export_leaves_nothing_that_loads(searched, tmp_path):
     killed = 0
     for attempt in range(5):
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not any(path.name.startswith(".output") for path in tmp_path.iterdir()):
+        while process.poll() is None and not any(
+            path.name.startswith(".bosch-partial-output-") for path in tmp_path.iterdir()
+        ):
             time.sleep(0.001)
         time.sleep(0.004 * attempt)
         process.kill()

@@ -7,6 +7,7 @@ import math
 import re
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -25,11 +26,12 @@ from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from bosch.runs import RunDirectory
 from bosch.scoring.evaluator import Evaluator
-from small_search import OPTIONS, SIZES, make_tokenizer, snapshot
+from small_search import OPTIONS, SIZES, make_tokenizer, snapshot, squeezed
 
 LAYOUT = HeadLayout((3, 3, 3))
 NUM_LOCALIZED = math.ceil(0.5 * 9)
 PROGRAM = Path(sys.executable).with_name("bosch")
+PICTURES = {f"{name}.{kind}" for name in ("mask", "sensitivity", "search", "front") for kind in ("png", "svg")}
 
 
 def masks_in(journal: Path) -> list[str]:
@@ -129,7 +131,7 @@ def plain_score(decoder: Decoder, example: Example, mask: HeadMask) -> tuple[boo
 
 def test_report_shows_the_scores_and_the_pictures(finished):
     run = RunDirectory(finished)
-    report, rows = run.report.read_text(), read_json(run.scores)["rows"]
+    report, rows = squeezed(run.report.read_text()), read_json(run.scores)["rows"]
     original, ours, *randoms, sliding = [row for row in rows if "heldout" in row]
     for name, row in (("original", original), ("progressive", ours), ("all sliding", sliding)):
         held, seen = row["heldout"], row["calibration"]
@@ -137,13 +139,12 @@ def test_report_shows_the_scores_and_the_pictures(finished):
             f"| {name} | {row['ratio']:.3f} | {held['accuracy']:.2f} | {held['nll']:.3f} "
             f"| {seen['accuracy']:.2f} | {seen['nll']:.3f} |\n"
         ) in report
-    mean = sum(row["heldout"]["nll"] for row in randoms) / 5
-    assert f"| random KV heads (mean of 5, ± spread) | 0.556 | 0.00 ± 0.00 | {mean:.3f} ± " in report
+    nlls = [row["heldout"]["nll"] for row in randoms]
+    mean, spread = sum(nlls) / 5, statistics.stdev(nlls)
+    assert f"| random KV heads (mean of 5, ± spread) | 0.556 | 0.00 ± 0.00 | {mean:.3f} ± {spread:.3f} |" in report
     assert "100% of the held-out examples ask for what lies further back" in report
-    assert {path.name for path in run.path.iterdir() if path.suffix in {".png", ".svg"}} == {
-        path.name for path in run.pictures
-    }
-    for path in run.pictures:
+    assert {path.name for path in run.path.iterdir() if path.suffix in {".png", ".svg"}} == PICTURES
+    for path in map(run.path.joinpath, PICTURES):
         assert path.read_bytes().startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
         assert path.suffix == ".svg" or f"]({path.name})" in report
 
@@ -163,8 +164,8 @@ def test_three_stages_leave_the_same_files(command, tmp_path):
     assert mask.num_localized == NUM_LOCALIZED
     assert [search["layer"] for search in selection["stage_1"]["searches"]] == [2, 1, 0]
     assert read_json(run.mask)["provenance"]["evaluations"] <= 2 + 2 * 12 * 3
-    assert "| bosch | 0.556 |" in run.report.read_text()
-    assert all(path.is_file() for path in run.pictures)
+    assert "| bosch | 0.556 |" in squeezed(run.report.read_text())
+    assert all((run.path / name).is_file() for name in PICTURES)
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -186,7 +187,7 @@ def test_the_same_command_changes_nothing_and_evaluates_nothing(command, finishe
     monkeypatch.setattr(Evaluator, "_run", None)
     assert main(command(finished)) == 0
     assert snapshot(finished) == before
-    assert "| progressive | 0.556 |" in capsys.readouterr().out
+    assert "| progressive | 0.556 |" in squeezed(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ def test_a_terminal_is_shown_how_far_the_search_is(command, tmp_path, capsys, mo
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(command(tmp_path / "run")) == 0
     shown = capsys.readouterr().err
-    for stage in ("anchors", "localizing 5 units", "exchanging units", "scores on both sets"):
+    for stage in ("anchors", "localizing 5 KV heads", "exchanging KV heads", "scores on both sets"):
         assert f"{stage}: " in shown
     assert "lowest nll" in shown
     assert main(command(tmp_path / "fails", objective="accuracy")) == 2
@@ -423,10 +424,12 @@ def test_a_mask_of_another_model(finished):
 
 def test_a_search_that_is_running(command, finished, tmp_path, capsys):
     shutil.copytree(finished, tmp_path / "run")
-    with open(tmp_path / "run" / "heldout.jsonl", "ab") as held:
+    before = snapshot(tmp_path / "run")
+    with open(tmp_path / "run" / ".lock", "ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert main(command(tmp_path / "run")) == 2
-    assert "heldout.jsonl is in use by another running search" in one_line(capsys)
+    assert f"{tmp_path / 'run'} is in use by another running command; expected one at a time" in one_line(capsys)
+    assert snapshot(tmp_path / "run") == before
 
 
 @pytest.mark.parametrize("name", ["run.json", "journal.jsonl", "heldout.jsonl", "mask.json", "search.svg"])

@@ -1,8 +1,10 @@
 import pytest
 
+from bosch.common.options import read_haystack
 from bosch.errors import BoschError
 from bosch.experiments.settings import SearchSettings
 from bosch.heads import HeadLayout
+from bosch.selectors import METHODS
 
 NAN = float("nan")
 
@@ -15,9 +17,11 @@ def test_what_need_not_be_said():
     assert settings().method == "progressive"
     assert settings().objective == "nll"
     layout = HeadLayout((4, 0, 4, 3))
-    assert settings().evaluations_per_layer("progressive", layout) == 11, "3 for each of 11 units, in 3 layers"
-    assert settings().evaluations_per_layer("bosch", layout) == 100
-    assert settings(budget=3).evaluations_per_layer("bosch", layout) == 3
+    assert settings().evaluations_per_layer(METHODS["progressive"](), layout) == 11, (
+        "3 for each of 11 units, in 3 layers"
+    )
+    assert settings().evaluations_per_layer(METHODS["bosch"](), layout) == 100
+    assert settings(budget=3).evaluations_per_layer(METHODS["bosch"](), layout) == 3
 
 
 @pytest.mark.parametrize("changes", [{"ratio": 0}, {"ratio": 1.0}, {"window": 511}, {"sinks": 0}, {"lengths": (5, 9)}])
@@ -61,8 +65,8 @@ def test_what_is_out_of_range_is_refused(changes, message):
 
 def test_haystack_is_read_as_utf8(tmp_path):
     (tmp_path / "text").write_bytes("Über den Wolken.".encode())
-    assert settings(haystack=str(tmp_path / "text")).haystack_text() == "Über den Wolken."
-    assert settings().haystack_text() is None
+    assert read_haystack(str(tmp_path / "text")) == "Über den Wolken."
+    assert read_haystack(settings().haystack) is None
 
 
 @pytest.mark.parametrize(
@@ -73,4 +77,4 @@ def test_haystack_that_cannot_be_read_is_named(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(BoschError, match=f"cannot read the haystack {path}: .*{message}"):
-        settings(haystack=str(path)).haystack_text()
+        read_haystack(str(path))

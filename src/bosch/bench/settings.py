@@ -8,7 +8,6 @@ from bosch.common.options import check_integer, option
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask, quota
 from bosch.runs import load_mask
-from bosch.selectors import random_mask
 
 WARM_UP_STEPS = 3
 """Decoded tokens that are not timed."""
@@ -90,6 +89,8 @@ class Variant:
             BoschError: the given mask is for another layout.
         """
         if self.mask is None:
+            from bosch.selectors import random_mask  # imports torch, which `bosch bench --help` need not wait for
+
             return random_mask(HeadMask.all_full(layout, self.window), self.ratio, seed)
         if self.mask.layout != layout:
             raise BoschError(f"the mask was made for a model with {self.mask.layout}, but this model has {layout}")

@@ -99,9 +99,9 @@ def read_result(run: RunDirectory) -> SearchResult:
         BoschError: a file is not what a search writes.
     """
     largest, scores = HeadMask.load(run.mask), read_json(run.scores)
-    method = run.read_settings()["method"]
+    settings = run.read_settings()
     with as_written_by("a search", run.scores):
-        chosen = {row["mask"] for row in scores["rows"] if row["name"] == method}
+        chosen = {row["mask"] for row in scores["rows"] if row["name"] == settings["method"]}
         beside = (HeadMask.load(path, largest.layout) for path in sorted(run.masks.glob("*.json")))
         smaller = (mask for mask in beside if mask.key() in chosen and mask.num_localized != largest.num_localized)
         found = SearchResult((*smaller, largest), tuple(scores["rows"]), scores["facts"], run)

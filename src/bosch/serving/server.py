@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+from bosch.common.files import read_json
 from bosch.errors import BoschError
-from bosch.files import read_json
 from bosch.serving.heads import FAMILIES, check_family, read_heads
 from bosch.serving.plugin import check_version, vllm_version
 
