@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SERVERS = {"serving.md"}
+"""Pages whose blocks start a server that does not end; `tests/serving` starts it, and ends it."""
+
+PAGES = sorted(page for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")] if page.name not in SERVERS)
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.S | re.M)
 
 TINY_PAGES = {"python.md", "analysis.md"}

@@ -140,4 +140,4 @@ def test_importing_it_brings_neither_torch_nor_vllm_nor_the_search():
     loaded = set(done.stdout.split())
     assert not loaded & {"torch", "transformers", "vllm", "numpy"}
     ours = {name for name in loaded if name.startswith("bosch.")}
-    assert {name.split(".")[1] for name in ours} == {"errors", "files", "heads", "serving"}
+    assert {name.split(".")[1] for name in ours} == {"common", "errors", "heads", "serving", "version"}

@@ -21,7 +21,7 @@ def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:
     Raises:
         BoschError: there is no such entry; the nearest name and all names are given.
     """
-    if name in known:
+    if isinstance(name, str) and name in known:
         return known[name]
     near = difflib.get_close_matches(str(name), known, n=1)
     hint = f" did you mean {near[0]!r}?" if near else ""
