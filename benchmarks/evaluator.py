@@ -23,14 +23,14 @@ from bosch.decoder import Decoder
 from bosch.heads import HeadMask
 from bosch.models import load_model
 from bosch.scoring.evaluator import Evaluator, Result
-from bosch.scoring.objective import CountingScorer, Objective
+from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS, Problem
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--lengths", type=int, default=512)
+    parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--examples", type=int, default=4)
     parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--search-length", type=int, default=256)
@@ -96,15 +96,16 @@ def whole_search(decoder: Decoder, examples: ExampleSet, window: int) -> None:
     """The progressive search at a quarter, with and without incremental evaluation."""
     results = {}
     for name, kind in (("incremental", Evaluator), ("plain", PlainScorer)):
-        scorer = CountingScorer(kind(decoder, examples, window=window))
+        objective = Objective(kind(decoder, examples, window=window), "nll")
         seconds, selection = timed(
-            lambda scorer=scorer: METHODS["progressive"]().select(
-                Problem(Objective(scorer, "nll")), 0.25, budget=1, seed=0, on_stage=lambda *_: None
+            lambda objective=objective: METHODS["progressive"]().select(
+                Problem(objective), 0.25, budget=1, seed=0, on_stage=lambda *_: None
             )
         )
         results[name] = seconds, selection.mask
-        print(f"progressive at 0.25, {name}: {seconds:.1f} s, {len(scorer.asked)} evaluations, "
-              f"{scorer.cost(scorer.asked).full_passes:.1f} full-pass equivalents")  # fmt: skip
+        cost = objective.cost()
+        print(f"progressive at 0.25, {name}: {seconds:.1f} s, {cost.evaluations} evaluations, "
+              f"{cost.full_passes:.1f} full-pass equivalents")  # fmt: skip
     ratio = results["plain"][0] / results["incremental"][0]
     print(f"  speed-up {ratio:.2f}x; same mask: {results['plain'][1] == results['incremental'][1]}")
 

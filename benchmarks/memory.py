@@ -1,4 +1,4 @@
-"""Peak memory of a search against its budget: `python benchmarks/memory.py [--lengths 2048] [--memory-gib 1]`.
+"""Peak memory of a search against its budget: `python benchmarks/memory.py [--length 2048] [--memory-gib 1]`.
 
 The budget is for what is kept between evaluations (hidden states at layer boundaries, keys and values of the prefix).
 Beside it there are the model itself and the workspace of one batch, which is what a plain pass needs as well: the
@@ -17,7 +17,7 @@ from bosch.scoring.evaluator import Evaluator
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--lengths", type=int, default=2048)
+    parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--examples", type=int, default=16)
     parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--memory-gib", type=float, default=1.0)

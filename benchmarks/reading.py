@@ -4,7 +4,7 @@ Bounds: the plain pass forms each attention score once; the reading forms it onc
 times (softmax, window sums, blocks, moments), so it is bound by memory bandwidth, not by products. Peak memory is taken
 in a process of its own for each pass.
 
-    python reading.py [--lengths 8192] [--repeats 2]
+    python reading.py [--length 8192] [--repeats 2]
 """
 
 import argparse
@@ -22,14 +22,15 @@ from bosch.decoder import Decoder
 from bosch.models import load_model
 from bosch.probing import Subject, gather
 from bosch.selectors import METHODS
-from bosch.selectors.static.ranking import AttentionMeasure
+from bosch.selectors.static.ranking import AttentionRanking
 
 WINDOW = 64
-METHODS = [
-    name
-    for name, selector in METHODS.items()
-    if isinstance(measure := getattr(selector, "measure", None), AttentionMeasure) and measure.over == "examples"
-]
+READING = {
+    name: method()
+    for name, method in METHODS.items()
+    if issubclass(method, AttentionRanking) and method.over == "examples"
+}
+"""The methods that share this pass."""
 
 
 def make_subject(length: int) -> Subject:
@@ -48,20 +49,20 @@ def run(subject: Subject, kind: str) -> float:
         with torch.no_grad():
             subject.decoder.backbone(input_ids=torch.tensor([tokens]), use_cache=False)
     else:
-        gather(subject, [tokens], [METHODS[name].measure.statistic(subject) for name in METHODS])
+        gather(subject, [tokens], [method.statistic(subject) for method in READING.values()])
     return time.perf_counter() - began
 
 
 def peak_mib(kind: str, length: int) -> tuple[float, float]:
     """Peak memory of a process before and after one pass."""
-    command = [sys.executable, __file__, "--only", kind, "--lengths", str(length)]
+    command = [sys.executable, __file__, "--only", kind, "--length", str(length)]
     return tuple(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lengths", type=int, default=8192)
+    parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", choices=["plain", "reading"], help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -76,7 +77,7 @@ def main() -> None:
         for kind, times in seconds.items():
             times.append(run(subject, kind))
     ratio = statistics.median(r / p for r, p in zip(seconds["reading"], seconds["plain"], strict=True))
-    print(f"SmolLM2-135M, {options.length} tokens, float32, {torch.get_num_threads()} threads; {', '.join(METHODS)}")
+    print(f"SmolLM2-135M, {options.length} tokens, float32, {torch.get_num_threads()} threads; {', '.join(READING)}")
     print(f"time: plain {min(seconds['plain']):.1f} s, reading {min(seconds['reading']):.1f} s, ratio {ratio:.2f}")
     del subject
     memory = {kind: peak_mib(kind, options.length) for kind in seconds}

@@ -18,9 +18,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bosch.common.files import read_json
 from bosch.common.pictures import save_figure
-from bosch.common.tables import text_table
+from bosch.common.tables import mean_and_spread, text_table
 from bosch.experiments.compare import compare
 from bosch.experiments.settings import CompareSettings
 
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace, seed: int) -> list[Row]:
         seeds=1,
         dtype=options.dtype,
     )
-    directory = compare(settings, options.output / f"seed-{seed}")
+    found = compare(settings, options.output / f"seed-{seed}")
     return [
         {
             "method": row["name"],
@@ -74,7 +73,7 @@ def run(options: argparse.Namespace, seed: int) -> list[Row]:
             "passes": row["cost"]["full_passes"],
             "plain passes": row["cost"]["evaluations"] or row["cost"]["full_passes"],  # or what a static method read
         }
-        for row in read_json(directory.rows)["rows"]
+        for row in found.rows
     ]
 
 
@@ -90,9 +89,7 @@ def line(seeds: Sequence[Row]) -> list[str]:
     """A method's mean and spread over the seeds."""
 
     def show(column: str, digits: int) -> str:
-        values = [row[column] for row in seeds]
-        spread = f" ± {statistics.pstdev(values):.{digits}f}" if len(values) > 1 else ""
-        return f"{statistics.fmean(values):.{digits}f}{spread}"
+        return mean_and_spread([row[column] for row in seeds], digits)
 
     columns = [("accuracy", 2), ("nll", 3), ("evaluations", 0), ("passes", 1), ("plain passes", 0)]
     return [seeds[0]["method"], f"{seeds[0]['ratio']:.2f}", str(len(seeds)), *(show(*column) for column in columns)]

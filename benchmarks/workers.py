@@ -1,6 +1,6 @@
 """What a second Ray worker saves: the same masks on one worker and on two, of one thread each.
 
-    python benchmarks/workers.py [--model smollm2-135m] [--lengths 256] [--examples 8] [--masks 4] [--repeats 3]
+    python benchmarks/workers.py [--model smollm2-135m] [--length 256] [--examples 8] [--masks 4] [--repeats 3]
 
 Each repeat scores masks that were never scored before, on one worker and on two in turn, so that a busy machine slows
 both alike; the speed-up is the median of the repeats' own ratios. A batch is one example, so that the bound is two.
@@ -25,7 +25,7 @@ from deploy import interleaved, timed
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--lengths", type=int, default=256)
+    parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--examples", type=int, default=8)
     parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--masks", type=int, default=4)

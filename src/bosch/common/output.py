@@ -119,6 +119,9 @@ class OutputDirectory:
         except Timeout:
             raise BoschError(f"{self.path} is in use by another running command; expected one at a time") from None
         except OSError as error:
+            if made:
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()
             raise BoschError(f"cannot write {self.path}: {error.strerror or error}") from None
         try:
             yield

@@ -110,7 +110,7 @@ def write_files(
         options: of `save_pretrained`.
 
     Raises:
-        BoschError: a file cannot be written.
+        BoschError, OSError: a file cannot be written.
     """
     drop_unused_sampling(model)
     write_text(directory / "README.md", model_card(recipe, model, training))
@@ -119,8 +119,10 @@ def write_files(
         tokenizer.save_pretrained(directory)
         # The weights come last: without them, what a killed process leaves under its temporary name does not load.
         model.save_pretrained(directory, **options)
+    except OSError:
+        raise
     except Exception as error:  # tokenizers and safetensors wrap a full disk in errors of their own
-        raise BoschError(f"cannot write the model to {directory}: {error}") from error
+        raise OSError(str(error)) from error
 
 
 def drop_unused_sampling(model: "BoschMixin") -> None:
