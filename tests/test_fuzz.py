@@ -29,9 +29,9 @@ from small_search import snapshot
 from tiny_checkpoint import TINY
 
 ANY_FIXTURE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-QUICK = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=ANY_FIXTURE)
-QUICK_FRONT = settings(QUICK, max_examples=40)
-SLOW = settings(QUICK, max_examples=2500, derandomize=False)
+QUICK = settings(max_examples=50, derandomize=True, deadline=None, suppress_health_check=ANY_FIXTURE)
+QUICK_FRONT = settings(QUICK, max_examples=100)
+SLOW = settings(QUICK, max_examples=1700, derandomize=False)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The commands, valid and small

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -18,11 +19,13 @@ FULL, SLIDING, ABSENT = "#2f5d8a", "#e08e45", "#eeeeee"
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG to look at and as SVG to print, atomically; the path is without its suffix."""
+    """Write a figure as PNG to look at and as SVG to print, atomically; the path is without its suffix. The same figure
+    gives the same bytes, whenever it is drawn."""
     FigureCanvasAgg(figure)
-    for kind in ("png", "svg"):
+    for kind, metadata in (("png", {}), ("svg", {"Date": None})):
         drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, dpi=120)
+        with rc_context({"svg.hashsalt": path.name}):
+            figure.savefig(drawn, format=kind, dpi=120, metadata=metadata)
         write_bytes(path.with_name(f"{path.name}.{kind}"), drawn.getvalue())
 
 

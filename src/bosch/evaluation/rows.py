@@ -128,7 +128,7 @@ class EvalRows:
             if data["schema"] != ROWS_SCHEMA:
                 raise BoschError(f"expected the schema {ROWS_SCHEMA!r}, found {data['schema']!r}")
             rows = tuple(_parse_row(row) for row in data["rows"])
-            found = cls({name: take_fields(facts, {}) for name, facts in data["models"].items()}, rows)
+            found = cls({name: {**facts} for name, facts in data["models"].items()}, rows)
             found.to_csv()  # every row's model is there, with what is shown of it
             return found
         except BoschError as error:
