@@ -16,7 +16,7 @@ from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
 
 from bosch.errors import BoschError
 from bosch.serving.heads import FAMILIES
-from bosch.serving.models import held_blocks
+from bosch.serving.models import SPREADING, held_blocks
 from bosch.serving.plugin import check_version, register, vllm_version
 from bosch.serving.specs import FullPages, SlidingPages
 
@@ -57,7 +57,7 @@ def test_the_config_says_what_is_read_of_it():
     for owner, names in {
         CompilationConfig: ("static_forward_context", "splitting_ops"),
         SchedulerConfig: ("disable_hybrid_kv_cache_manager", "max_num_batched_tokens"),
-        ParallelConfig: ("tensor_parallel_size", "pipeline_parallel_size", "decode_context_parallel_size"),
+        ParallelConfig: SPREADING,
     }.items():
         assert {field.name for field in dataclasses.fields(owner)} >= set(names)
     assert isinstance(VllmConfig.max_in_flight_tokens, property)

@@ -14,7 +14,7 @@ from bosch.deploy.hybridize import hybridize
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from bosch.serving.heads import FAMILIES
-from bosch.serving.models import check_parallel
+from bosch.serving.models import SPREADING, check_parallel
 from bosch.serving.plugin import register
 
 NEW = 24
@@ -46,6 +46,13 @@ def test_every_family(model_type, tmp_path):
 def test_chunks_of_a_batch_of_many_lengths(small, chunk):
     with engine(small.path, max_num_batched_tokens=chunk) as llm:
         assert generate(llm, prompts(), NEW) == small.tokens
+
+
+@pytest.mark.parametrize("windows", [(1, 2), (32, 33), (1500, 5000)])  # tokens in a block: 32
+def test_windows_at_their_bounds(windows, tmp_path):
+    model = write_hybrid("llama", {"windows": windows}, tmp_path)
+    with engine(tmp_path, max_num_batched_tokens=96) as llm:
+        assert generate(llm, prompts(), NEW) == expected(model, prompts(), NEW)
 
 
 def test_prompts_at_once(small):
@@ -169,9 +176,9 @@ def test_sinks_are_refused_before_anything_is_loaded(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("name", ["tensor_parallel_size", "pipeline_parallel_size", "decode_context_parallel_size"])
-def test_heads_over_several_processes_are_refused(name):
-    sizes = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1, "decode_context_parallel_size": 1}
+@pytest.mark.parametrize("name", SPREADING)
+def test_requests_over_several_processes_are_refused(name):
+    sizes = dict.fromkeys(SPREADING, 1)
     check_parallel(SimpleNamespace(parallel_config=SimpleNamespace(**sizes)))
     with pytest.raises(BoschError, match=f"{name}=2"):
         check_parallel(SimpleNamespace(parallel_config=SimpleNamespace(**{**sizes, name: 2})))

@@ -16,6 +16,14 @@ from bosch.serving.configs import as_original
 from bosch.serving.heads import LayerHeads, read_heads
 from bosch.serving.placement import Pages, Placement, Window, place
 
+SPREADING = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "decode_context_parallel_size",
+    "prefill_context_parallel_size",
+)
+"""Fields of vLLM's `ParallelConfig` that spread the heads, layers or tokens of a request over several processes."""
+
 logger = logging.getLogger("vllm.bosch")
 
 
@@ -45,10 +53,10 @@ def check_parallel(config: VllmConfig) -> None:
     """Make sure that every process has all heads of all layers.
 
     Raises:
-        BoschError: the heads or the layers would be spread over several processes.
+        BoschError: the heads, layers or tokens of a request would be spread over several processes.
     """
     parallel = config.parallel_config
-    for name in ("tensor_parallel_size", "pipeline_parallel_size", "decode_context_parallel_size"):
+    for name in SPREADING:
         if (size := getattr(parallel, name)) != 1:
             raise BoschError(
                 f"a hybrid cannot be served with {name}={size}; expected 1 (data_parallel_size may be any)"
