@@ -18,10 +18,9 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from bosch.errors import BoschError
 from end_to_end import check_family
 from small_models import class_name, model_types, small_model
-
-from bosch.errors import BoschError
 
 BEGIN, END = "<!-- every family: scripts/list_models.py -->", "<!-- end -->"
 

@@ -76,13 +76,13 @@ class Decoder:
         self.model = model.eval()
         self.backbone = find_backbone(model)
         (self.layers,) = layer_lists(model, self.backbone)
-        with self._in_words():
+        with errors_in_words(model):
             seen, self.tail, self._rests = self._inspect()
         self.attentions = tuple(tuple(dict.fromkeys(call.module for call in layer)) for layer in seen)
         check_own_keys(seen)
         self.layout = HeadLayout(tuple(count_units(layer) for layer in seen))
         self.cache_size = _measure_cache(seen, self.layout)
-        with self._in_words():
+        with errors_in_words(model):
             self._check_replay()
             self.tokens_meet_in_attention_only = self._replay_error(split=5) <= self._tolerance
 
@@ -303,19 +303,6 @@ class Decoder:
             )
         return seen, tail, rests
 
-    @contextlib.contextmanager
-    def _in_words(self) -> Iterator[None]:
-        """Whatever a model raises when it is run in pieces is a reason to refuse it."""
-        try:
-            yield
-        except BoschError:
-            raise
-        except Exception as error:
-            raise BoschError(
-                f"the layers of {type(self.model).__name__} cannot be run one by one "
-                f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
-            ) from error
-
     @property
     def _tolerance(self) -> float:
         return REPLAY_TOLERANCE[self.model.dtype]
@@ -346,6 +333,21 @@ class Decoder:
                 rest = self.run(layer, rest, calls, AttentionState(past=past), after)
             found = self.logits(rest.flatten(0, 1), calls).view(expected.shape).double()
         return float((found - expected).abs().max() / expected.abs().max())
+
+
+@contextlib.contextmanager
+def errors_in_words(model: PreTrainedModel) -> Iterator[None]:
+    """Whatever a model raises when a few tokens go through it is a reason to refuse it."""
+    try:
+        yield
+    except BoschError:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise BoschError(
+            f"{type(model).__name__} cannot be run on a few tokens, at once or layer by layer "
+            f"({type(error).__name__}: {reason})"
+        ) from error
 
 
 class _KeysFoundError(Exception):

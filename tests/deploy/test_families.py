@@ -31,7 +31,7 @@ REFUSED = {
     "zamba2": "says that it is of layer -1",
     "mamba": "no layer of MambaForCausalLM called",
     "falcon": "does not route its attention",
-    "zaya": "cannot be run one by one",
+    "zaya": "cannot be run on a few tokens, at once or layer by layer",
     "doge": r"of shape \(1, 6, 2, 2\)",
 }
 

@@ -12,7 +12,7 @@ from transformers.cache_utils import (
     LinearAttentionAndSlidingWindowAttentionLayer,
 )
 
-from bosch.decoder import input_device
+from bosch.decoder import errors_in_words, input_device
 from bosch.deploy import modeling_bosch
 from bosch.deploy.layers import AttentionLayer, attention_layers, layout_of
 from bosch.deploy.modeling_bosch import CACHE, IMPLEMENTATION, BoschMixin
@@ -155,7 +155,8 @@ def deployable_layers(model: PreTrainedModel) -> tuple[AttentionLayer | None, ..
 def _own_cache(model: PreTrainedModel) -> Any:
     """The cache that a model makes for itself."""
     tokens = torch.zeros(1, 2, dtype=torch.int64, device=input_device(model))
-    return getattr(model(input_ids=tokens, use_cache=True), CACHE, None)
+    with errors_in_words(model):
+        return getattr(model(input_ids=tokens, use_cache=True), CACHE, None)
 
 
 def _reorder(

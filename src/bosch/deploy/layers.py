@@ -7,7 +7,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from bosch.attention.interface import Observation, hybrid_attention, observed
-from bosch.decoder import check_own_keys, count_units, input_device
+from bosch.decoder import check_own_keys, count_units, errors_in_words, input_device
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout
 
@@ -48,7 +48,7 @@ def attention_layers(model: PreTrainedModel) -> tuple[AttentionLayer | None, ...
         seen.setdefault(getattr(observation.module, "layer_idx", None), []).append(observation)
 
     tokens = torch.zeros(1, 2, dtype=torch.int64, device=input_device(model))
-    with torch.no_grad(), hybrid_attention(model), observed(note):
+    with errors_in_words(model), torch.no_grad(), hybrid_attention(model), observed(note):
         model(input_ids=tokens, use_cache=False)
     numbers = range(model.config.get_text_config(decoder=True).num_hidden_layers)
     check_own_keys([seen.get(layer, []) for layer in numbers])

@@ -584,7 +584,7 @@ class BoschCacheLayer(CacheLayerMixin):
             store.buffers = [change(buffer) for buffer in store.buffers]
 
 
-class BoschCacheLayerWithStates(LinearAttentionLayer, BoschCacheLayer):  # type: ignore[misc]
+class BoschCacheLayerWithStates(LinearAttentionLayer, BoschCacheLayer):  # type: ignore[override]
     """The same beside the recurrent and convolution states of a layer that has both (Falcon-H1)."""
 
     is_compileable = False
