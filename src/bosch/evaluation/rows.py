@@ -64,7 +64,7 @@ def _parse_row(data: Any) -> Row:
             raise BoschError(f"{name} must be a number, found {value!r:.40}")
     if data["num_examples"] < 1:
         raise BoschError(f"num_examples must be at least 1, found {data['num_examples']}")
-    return Row(**{**data, "examples": tuple(take_fields(one, {}) for one in data["examples"])})
+    return Row(**{**data, "examples": tuple({**one} for one in data["examples"])})
 
 
 @dataclasses.dataclass(frozen=True)
