@@ -9,7 +9,9 @@ change, and hand only the answers to the head.
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,7 +26,9 @@ from bosch.attention.interface import (
     AttentionState,
     KeyValue,
     Observation,
+    find_backbone,
     hybrid_attention,
+    layer_lists,
     observed,
 )
 from bosch.cache_size import CacheSize
@@ -71,14 +75,17 @@ class Decoder:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
-        self.backbone: nn.Module = model.get_decoder()
-        self.layers = _find_layers(self.backbone)
-        seen, self.tail = self._inspect()
-        self.attentions = tuple(tuple(observation.module for observation in layer) for layer in seen)
+        self.backbone = find_backbone(model)
+        (self.layers,) = layer_lists(model, self.backbone)
+        with errors_in_words(model):
+            seen, self.tail, self._rests = self._inspect()
+        self.attentions = tuple(tuple(dict.fromkeys(call.module for call in layer)) for layer in seen)
+        check_own_keys(seen)
         self.layout = HeadLayout(tuple(count_units(layer) for layer in seen))
         self.cache_size = _measure_cache(seen, self.layout)
-        self._check_replay()
-        self.tokens_meet_in_attention_only = self._replay_error(split=5) <= self._tolerance
+        with errors_in_words(model):
+            self._check_replay()
+            self.tokens_meet_in_attention_only = self._replay_error(split=5) <= self._tolerance
 
     @property
     def num_layers(self) -> int:
@@ -89,6 +96,24 @@ class Decoder:
     def config(self) -> Any:
         """The text config."""
         return self.model.config.get_text_config(decoder=True)
+
+    @functools.cached_property
+    def obstacle(self) -> str | None:
+        """Why no hybrid with a small cache can be made of the model, in a sentence; None where one can. A search needs
+        none, but one that is to be deployed is better told before it begins."""
+        from bosch.deploy.hybridize import deployable_layers
+        from bosch.deploy.layers import layout_of
+
+        try:
+            found = layout_of(deployable_layers(self.model))
+        except BoschError as error:
+            return str(error)
+        if found == self.layout:
+            return None
+        return (
+            f"the attention modules of {type(self.model).__name__} say that they are of a model with {found}, but they "
+            f"are called in one with {self.layout}"
+        )
 
     @property
     def state_bytes(self) -> int:
@@ -103,7 +128,7 @@ class Decoder:
     @property
     def device(self) -> torch.device:
         """Where inputs go."""
-        return self.model.get_input_embeddings().weight.device
+        return input_device(self.model)
 
     def open(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, LayerCalls]:
         """Embed a batch and record what every layer is called with; no layer is run.
@@ -116,18 +141,24 @@ class Decoder:
             The hidden states (B, T, hidden size) that enter layer 0, and the layers' calls.
         """
         entered: list[Tensor] = []
+        rests = itertools.cycle(self._rests)
         arguments: list[dict[str, Any]] = []
 
         names = list(inspect.signature(self.layers[0].forward).parameters)
 
-        def record(hidden_states: Tensor, *positional: Any, **named: Any) -> Tensor:
+        def record(hidden_states: Tensor, *positional: Any, **named: Any) -> Any:
             entered.append(hidden_states)
             arguments.append(dict(zip(names[1:], positional, strict=False)) | named)
-            return hidden_states
+            rest = next(rests)
+            return hidden_states if rest is None else (hidden_states, *rest)
 
         with hybrid_attention(self.model), _forward_replaced(self.layers, record):
             output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-        assert len(arguments) == self.num_layers, f"{len(arguments)} of {self.num_layers} layers were called"
+        if len(arguments) != self.num_layers:
+            raise BoschError(
+                f"a pass of {type(self.model).__name__} calls its {self.num_layers} layers {len(arguments)} times; "
+                "expected each of them once"
+            )
         output["last_hidden_state"] = entered[0].new_empty(0)  # it is replaced, and should not be held till then
         return entered[0], LayerCalls(input_ids.shape[1], tuple(arguments), output)
 
@@ -193,7 +224,13 @@ class Decoder:
             return self.model(input_ids=placeholder, use_cache=False).logits[:, 0]
 
     def state(self, mask: HeadMask, layer: int) -> AttentionState:
-        """What a mask says to one layer; layers that are not eligible stay as they are."""
+        """What a mask says to one layer; layers that are not eligible stay as they are.
+
+        Raises:
+            BoschError: the mask is of another layout.
+        """
+        if mask.layout != self.layout:
+            raise BoschError(f"the mask was made for a model with {mask.layout}, but this model has {self.layout}")
         row = mask.full[layer]
         return AttentionState(row, mask.window_of(layer), mask.sinks) if row else AttentionState()
 
@@ -227,11 +264,13 @@ class Decoder:
                     setattr(module, STATE, outer)
 
     @torch.no_grad()
-    def _inspect(self) -> tuple[list[list[Observation]], list[nn.Module]]:
-        """Each layer's attention calls, and the modules after the layers (the final norm), as two tokens meet them on
-        their way through the model."""
+    def _inspect(self) -> tuple[list[list[Observation]], list[nn.Module], list[tuple[Any, ...] | None]]:
+        """Each layer's attention calls, the modules after the layers (the final norm), and what each layer returns
+        beside the hidden states (None: it returns them alone), as two tokens meet them on their way through the model.
+        """
         seen: list[list[Observation]] = [[] for _ in self.layers]
         tail: list[nn.Module] = []
+        rests: list[tuple[Any, ...] | None] = []
         current = -1
 
         def enter(layer: int) -> Callable[..., None]:
@@ -246,6 +285,10 @@ class Decoder:
                 tail.append(module)
 
         hooks = [module.register_forward_pre_hook(enter(layer)) for layer, module in enumerate(self.layers)]
+        hooks += [
+            module.register_forward_hook(lambda *call: rests.append(call[-1][1:] if type(call[-1]) is tuple else None))
+            for module in self.layers
+        ]
         others = (module for module in self.backbone.children() if module is not self.layers)
         hooks += [module.register_forward_pre_hook(leave) for module in others]
         tokens = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
@@ -260,7 +303,7 @@ class Decoder:
                 f"no layer of {type(self.model).__name__} called transformers' attention interface, so its heads "
                 "cannot be switched; expected a family that routes through it, such as Llama, Qwen or Gemma"
             )
-        return seen, tail
+        return seen, tail, rests
 
     @property
     def _tolerance(self) -> float:
@@ -305,28 +348,64 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+@contextlib.contextmanager
+def errors_in_words(model: PreTrainedModel) -> Iterator[None]:
+    """Whatever a model raises when a few tokens go through it is a reason to refuse it."""
+    try:
+        yield
+    except BoschError:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise BoschError(
+            f"{type(model).__name__} cannot be run on a few tokens, at once or layer by layer "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+
+
 class _KeysFoundError(Exception):
     """Ends a layer once its keys are known."""
 
 
-def _find_layers(backbone: nn.Module) -> nn.ModuleList:
-    expected = getattr(backbone.config, "num_hidden_layers", None)
-    lists = [m for m in backbone.children() if isinstance(m, nn.ModuleList) and len(m) == expected]
-    if len(lists) != 1:
-        raise BoschError(
-            f"{type(backbone).__name__} has {len(lists)} lists of {expected} layers; expected exactly one, "
-            "as in a decoder-only model"
-        )
-    return lists[0]
+def input_device(model: PreTrainedModel) -> torch.device:
+    """Where the tokens go. Weights that accelerate has put elsewhere are brought there by a hook when needed."""
+    embeddings = model.get_input_embeddings()
+    device: torch.device = embeddings.weight.device  # type: ignore[assignment]
+    if device.type == "meta":
+        return torch.device(getattr(getattr(embeddings, "_hf_hook", None), "execution_device", None) or "cpu")
+    return device
+
+
+def check_own_keys(layers: Sequence[Sequence[Observation]]) -> None:
+    """Each layer must attend by itself, to keys of its own: else its heads cannot slide by themselves.
+
+    Args:
+        layers: for each layer, bottom first, the attention calls of one pass.
+
+    Raises:
+        BoschError: a layer attends to the very tensor that a layer below it attended to (Gemma 3n, small Gemma 4), or
+            by the very module (Zamba).
+    """
+    first: dict[Any, int] = {}
+    for layer, calls in enumerate(layers):
+        for call in calls:
+            for shared, what in ((call.keys.key.data_ptr(), "keys"), (call.module, "its attention module")):
+                if (source := first.setdefault(shared, layer)) != layer:
+                    raise BoschError(
+                        f"layer {layer} of the model shares {what} with layer {source}, so its heads cannot slide by "
+                        "themselves; expected a model whose layers attend each to keys of its own"
+                    )
 
 
 def count_units(observations: Sequence[Observation]) -> int:
-    """Units of a layer: none where it does not attend, attends twice, slides already, or has latent keys."""
+    """Units of a layer: none where it does not attend, attends twice, slides already, attends by a rule that is not
+    the causal one (chunks, an indexer), or has latent keys."""
     if len(observations) != 1:
         return 0
     (observation,) = observations
     latent = getattr(observation.module, "kv_lora_rank", None) is not None
-    return 0 if latent or observation.call.window is not None else observation.keys.key.shape[1]
+    slides = observation.call.window is not None or observation.call.allowed is not None
+    return 0 if latent or slides else observation.keys.key.shape[1]
 
 
 def _measure_cache(seen: Sequence[Sequence[Observation]], layout: HeadLayout) -> CacheSize:

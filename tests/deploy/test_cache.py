@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stock_models import hybrid_of, some_mask, stock_model, tokens
 from torch import Tensor
+from transformers import LlamaConfig
 
 from bosch.deploy.modeling_bosch import UNBOUNDED, BoschCache, Rule, Store, attend
 
@@ -137,8 +138,9 @@ def storage_bytes(cache: BoschCache) -> int:
 def test_bytes_follow_the_formula_from_the_first_token_to_8192(full, sinks):
     """2 * head_dim * dtype * (full * T + sliding * min(T, W + S)), within 2 %, token by token."""
     window, groups, head_dim = 61, 3, 2
-    layers = [{"full": full, "window": window, "sinks": sinks}]
-    cache = BoschCache(type("Config", (), {"bosch": {"layers": layers}}))
+    config = LlamaConfig(num_hidden_layers=1)
+    config.bosch = {"layers": [{"full": full, "window": window, "sinks": sinks, "heads": []}]}
+    cache = BoschCache(config)
     new = torch.zeros(1, groups, 1, head_dim, dtype=torch.float16)
     layer = cache.layers[0]
     layer.update(new, new)

@@ -228,8 +228,10 @@ def test_other_caches_and_other_attention_are_refused():
             hybrid.generate(ids, cache_implementation=implementation, max_new_tokens=2)
     with pytest.raises(ValueError, match="cannot be run with 'sdpa'"):
         hybrid.set_attn_implementation("sdpa")
-    with pytest.raises(ValueError, match="4-D attention mask was given with a cache"):
-        hybrid(ids, attention_mask=torch.ones(1, 1, 9, 9, dtype=torch.bool))
+    cache = hybrid.new_cache()
+    hybrid(ids, cache=cache)
+    with pytest.raises(ValueError, match="4-D attention mask was given with a cache of 9 tokens"):
+        hybrid(ids[:, :2], attention_mask=torch.ones(1, 1, 2, 11, dtype=torch.bool), cache=cache)
     hybrid = copy.deepcopy(hybrid)
     hybrid.config._attn_implementation = "sdpa"
     with pytest.raises(ValueError, match="would attend to everything"):

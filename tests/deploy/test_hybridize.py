@@ -6,7 +6,8 @@ import pytest
 import torch
 from dense_reference import dense_hybrid, is_greedy
 from stock_models import hybrid_of, some_mask, stock_model, tokens
-from transformers import MistralForCausalLM, Qwen3ForCausalLM
+from torch import nn
+from transformers import AutoModelForCausalLM, MistralForCausalLM, Qwen3ForCausalLM
 
 from bosch.deploy import hybridize, mask_of, restore_full_attention
 from bosch.deploy.layers import attention_layers, layout_of
@@ -151,6 +152,81 @@ def test_a_mask_for_another_model_is_refused_and_the_model_stays(counts):
     assert torch.equal(model(tokens(1, 9)).logits, expected)
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt_oss", "phi3", "gemma2"])
+def test_heads_selected_by_number_give_the_tokens_of_reordered_ones_and_no_weight_moves(family):
+    model = make_model(family, torch.float64)
+    mask = some_mask(model, 5, 2)
+    before = copy.deepcopy(model.state_dict())
+    by_number = hybridize(model, mask, reorder=False)
+    assert all(torch.equal(value, before[name]) for name, value in by_number.state_dict().items())
+    assert mask_of(by_number.config) == mask
+    reordered = hybrid_of(stock_model(family), mask)
+    options = {"max_new_tokens": 20, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    outputs = [hybrid.generate(tokens(2, 11), **options) for hybrid in (by_number, reordered)]
+    assert torch.equal(*outputs)
+    full = restore_full_attention(by_number)
+    torch.testing.assert_close(full(tokens(2, 19)).logits, stock_model(family)(tokens(2, 19)).logits, rtol=0, atol=1e-5)
+
+
+def test_weights_that_cannot_be_reordered_stay_and_their_heads_are_selected_by_number():
+    """An int8 projection, as a quantized checkpoint has: its rows are of no known place, and need none."""
+    model = make_model("llama")
+    for layer in model.model.layers:
+        layer.self_attn.q_proj = Int8Linear(layer.self_attn.q_proj)
+    mask = some_mask(model, 5, 2)
+    with dense_hybrid(model, mask), torch.no_grad():
+        expected = model(input_ids=tokens(2, 19), use_cache=False).logits
+    with pytest.raises(BoschError, match="cannot reorder the heads"):
+        hybridize(model, mask, reorder=True)
+    hybrid = hybridize(model, mask)
+    assert hybrid.config.bosch["reordered"] is False
+    torch.testing.assert_close(hybrid(tokens(2, 19)).logits, expected, rtol=0, atol=1e-4)
+
+
+class Int8Linear(nn.Module):
+    """Rows of int8 with a scale each."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(linear.weight.data.abs().amax(1, keepdim=True) / 127)
+        weight = (linear.weight.data / self.scale.data).round().to(torch.int8)
+        self.weight, self.bias = nn.Parameter(weight, requires_grad=False), linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight.to(x.dtype) * self.scale, self.bias)
+
+
+def test_a_mask_of_four_dimensions_is_followed_as_the_stock_model_follows_it():
+    """Bool or additive, without a cache: with all heads full the stock model's logits, with some sliding less."""
+    model = stock_model("qwen3", torch.float32)
+    allowed = torch.ones(19, 19, dtype=torch.bool).tril()
+    allowed[10:, 3:7] = False
+    additive = torch.zeros(19, 19).masked_fill(~allowed, torch.finfo(torch.float32).min)
+    full = hybrid_of(model, HeadMask.all_full(some_mask(model).layout, 7))
+    for mask in (allowed, additive):
+        given = mask[None, None].expand(2, 1, -1, -1)
+        expected = model(tokens(2, 19), attention_mask=given, use_cache=False).logits
+        found = full(tokens(2, 19), attention_mask=given, use_cache=False).logits
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    with pytest.raises(ValueError, match="with biases"):
+        full(tokens(2, 19), attention_mask=-torch.rand(2, 1, 19, 19), use_cache=False)
+    with pytest.raises(ValueError, match=r"shape \(2, 6, 19, 19\)"):
+        full(tokens(2, 19), attention_mask=torch.ones(2, 6, 19, 19, dtype=torch.bool), use_cache=False)
+
+
+def test_a_restored_model_is_saved_as_its_stock_class(tmp_path):
+    """Also when it comes from a checkpoint with code of its own, whose name must not stay in the config."""
+    model = make_model("llama")
+    expected = model(tokens(1, 19)).logits
+    hybridize(model, some_mask(model)).save_pretrained(tmp_path / "hybrid")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "hybrid", trust_remote_code=True)
+    loaded.config.auto_map = {"AutoModelForCausalLM": "modeling_bosch.BoschLlamaForCausalLM"}
+    restore_full_attention(loaded).save_pretrained(tmp_path / "stock")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", trust_remote_code=True)
+    assert type(again) is type(stock_model())
+    torch.testing.assert_close(again(tokens(1, 19)).logits, expected, rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("window", [0, -1, 1.5, True, "4"])
 def test_windows_that_are_none(window):
     with pytest.raises(BoschError, match="window must be an integer of at least 1"):
@@ -162,7 +238,7 @@ def test_hybrids_quantized_models_and_strangers_are_refused():
     mask = some_mask(model)
     model.config.quantization_config = {"quant_method": "fp8"}
     with pytest.raises(BoschError, match="is quantized"):
-        hybridize(model, mask)
+        hybridize(model, mask, reorder=True)
     del model.config.quantization_config
     hybridize(model, mask)
     with pytest.raises(BoschError, match="a hybrid already"):
@@ -171,7 +247,7 @@ def test_hybrids_quantized_models_and_strangers_are_refused():
     class Own(Qwen3ForCausalLM):
         pass
 
-    with pytest.raises(BoschError, match="Own is not a text-only model class of transformers' own"):
+    with pytest.raises(BoschError, match="Own is not a model class of transformers' own"):
         hybridize(Own(make_config("qwen3")), mask)
 
 

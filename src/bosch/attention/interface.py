@@ -92,6 +92,41 @@ def observed(before: Callable[[Observation], None], after: Callable[[Tensor], No
         _observers.reset(token)
 
 
+def find_backbone(model: PreTrainedModel) -> PreTrainedModel:
+    """The text model inside: what holds the one list of as many modules as the text config has layers.
+
+    Raises:
+        BoschError: there is none, or several; or the model is sharded by tensor parallelism, so that each process
+            sees some heads only.
+    """
+    if (getattr(model, "tp_size", None) or 1) > 1:
+        raise BoschError(
+            f"this {type(model).__name__} is sharded by tensor parallelism over {model.tp_size} processes, each of "
+            "which has some of the heads only; expected a whole model (device_map spreads one over several devices)"
+        )
+    decoder = model.get_decoder()
+    modules = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    found = [module for module in modules if layer_lists(model, module)]
+    if decoder in found:
+        found = [decoder]
+    if len(found) != 1 or len(layer_lists(model, found[0])) != 1:
+        raise BoschError(
+            f"{type(model).__name__} has {sum(len(layer_lists(model, module)) for module in found)} lists of "
+            f"{_num_layers(model)} layers; expected exactly one, as in a decoder-only model"
+        )
+    return found[0]
+
+
+def layer_lists(model: PreTrainedModel, module: nn.Module) -> list[nn.ModuleList]:
+    """The lists right under a module that are as long as the model's text config has layers."""
+    length = _num_layers(model)
+    return [child for child in module.children() if isinstance(child, nn.ModuleList) and len(child) == length]
+
+
+def _num_layers(model: PreTrainedModel) -> int | None:
+    return getattr(model.config.get_text_config(decoder=True), "num_hidden_layers", None)
+
+
 @contextlib.contextmanager
 def hybrid_attention(model: PreTrainedModel) -> Iterator[None]:
     """Let the model's layers call our attention function inside the block; afterwards the model is as it was.
@@ -102,14 +137,15 @@ def hybrid_attention(model: PreTrainedModel) -> Iterator[None]:
     configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
     before = [(config, config._attn_implementation_internal) for config in configs.values()]
     try:
-        if model._can_set_attn_implementation():
-            model.set_attn_implementation(IMPLEMENTATION)
-        if model.get_decoder().config._attn_implementation != IMPLEMENTATION:
+        text = find_backbone(model)
+        if text._can_set_attn_implementation():
+            text.set_attn_implementation(IMPLEMENTATION)
+        if model.config.get_text_config(decoder=True)._attn_implementation != IMPLEMENTATION:
             raise BoschError(
                 f"{type(model).__name__} does not route its attention through transformers' attention interface, "
                 "so its heads cannot be switched; expected a family that does, such as Llama, Qwen or Gemma"
             )
-        with _documents_apart(model.get_decoder()):
+        with _documents_apart(text):
             yield
     finally:
         for config, implementation in before:
@@ -216,7 +252,7 @@ def attention_forward(
         output = attend(grouped_query, key, value, native)
     else:
         output = _split_attention(grouped_query, key, value, native, state)
-    output = output.flatten(1, 2).transpose(1, 2)
+    output = output.flatten(1, 2).transpose(1, 2).contiguous()  # some families take a view of it
     if after:
         after(output)
     return output, None
@@ -267,12 +303,16 @@ def _masked(call: AttentionCall, attention_mask: Tensor | None, num_rows: int) -
         return dataclasses.replace(call, padding=attention_mask)
     if attention_mask.dtype == torch.int64:
         return dataclasses.replace(call, documents=attention_mask[:, 0, 0].expand(num_rows, -1))
+    if attention_mask.shape[1] != 1:
+        raise BoschError(
+            f"a 4-D attention mask of shape {tuple(attention_mask.shape)} was given; expected (B, 1, Tq, Tk), one "
+            "rule for all heads"
+        )
     allowed = attention_mask
     if allowed.dtype != torch.bool:
         if bool(((allowed != 0) & (allowed > -1e4)).any()):
             raise BoschError("a 4-D attention mask with biases was given; expected zeros and large negative numbers")
         allowed = allowed == 0
-    allowed = allowed[:, :1]
     keys = torch.arange(allowed.shape[-1], device=allowed.device)
     own_position = (allowed * keys).amax(-1)[:, 0]  # a query's own key is the last one that it sees
     return dataclasses.replace(call, allowed=allowed, positions=own_position)
@@ -292,11 +332,13 @@ def mask_forward(
 
     Returns:
         None where nothing is padded, (B, Tk) bool where something is, and the whole (B, 1, Tq, Tk) bool where the rule
-        is not the plain causal one: packed sequences, block masks, static caches. Without a mask function of the same
-        name, transformers would hand us no padding at all.
+        is not the plain causal one: packed sequences, block masks, chunks (Llama 4), static caches. Without a mask
+        function of the same name, transformers would hand us no padding at all.
     """
+    config, local_size = options.get("config"), options.get("local_size")
+    in_chunks = local_size is not None and local_size == getattr(config, "attention_chunk_size", None)
     static_cache = isinstance(q_offset, Tensor) or kv_offset + kv_length != q_offset + q_length
-    if not allow_is_causal_skip or static_cache:
+    if not allow_is_causal_skip or static_cache or in_chunks:
         return sdpa_mask(
             batch_size=batch_size,
             q_length=q_length,

@@ -7,7 +7,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from bosch.attention.interface import Observation, hybrid_attention, observed
-from bosch.decoder import count_units
+from bosch.decoder import check_own_keys, count_units, errors_in_words, input_device
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout
 
@@ -35,35 +35,40 @@ class AttentionLayer:
     num_units: int
 
 
-def attention_layers(model: PreTrainedModel) -> tuple[AttentionLayer, ...]:
-    """The layers of a model, bottom first, found by a dry run of two tokens.
+def attention_layers(model: PreTrainedModel) -> tuple[AttentionLayer | None, ...]:
+    """The layers of a model, bottom first, found by a dry run of two tokens; None for a layer without attention.
 
     Raises:
-        BoschError: a layer has no attention of transformers' interface, or more than one.
+        BoschError: a layer has more than one attention, keys that are another layer's, or an attention module that
+            does not say which layer it is of.
     """
     seen: dict[int | None, list[Observation]] = {}
 
     def note(observation: Observation) -> None:
         seen.setdefault(getattr(observation.module, "layer_idx", None), []).append(observation)
 
-    tokens = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
-    with torch.no_grad(), hybrid_attention(model), observed(note):
+    tokens = torch.zeros(1, 2, dtype=torch.int64, device=input_device(model))
+    with errors_in_words(model), torch.no_grad(), hybrid_attention(model), observed(note):
         model(input_ids=tokens, use_cache=False)
-    layers = []
-    for layer in range(model.config.get_text_config(decoder=True).num_hidden_layers):
-        observations = seen.get(layer, [])
-        if len(observations) != 1:
+    numbers = range(model.config.get_text_config(decoder=True).num_hidden_layers)
+    check_own_keys([seen.get(layer, []) for layer in numbers])
+    if strangers := seen.keys() - set(numbers):
+        raise BoschError(
+            f"an attention module of {type(model).__name__} says that it is of layer {strangers.pop()}; expected one "
+            f"of the {len(numbers)} layers"
+        )
+    for layer, calls in seen.items():
+        if len(calls) != 1:
             raise BoschError(
-                f"layer {layer} of {type(model).__name__} called transformers' attention interface "
-                f"{len(observations)} times; expected once, as in Llama, Qwen or Gemma"
+                f"layer {layer} of {type(model).__name__} called transformers' attention interface {len(calls)} "
+                "times; expected once, as in Llama, Qwen or Gemma"
             )
-        layers.append(_layer(observations[0]))
-    return tuple(layers)
+    return tuple(_layer(seen[layer][0]) if layer in seen else None for layer in numbers)
 
 
-def layout_of(layers: tuple[AttentionLayer, ...]) -> HeadLayout:
+def layout_of(layers: tuple[AttentionLayer | None, ...]) -> HeadLayout:
     """The units that a mask for these layers has."""
-    return HeadLayout(tuple(layer.num_units for layer in layers))
+    return HeadLayout(tuple(layer.num_units if layer else 0 for layer in layers))
 
 
 def _layer(observation: Observation) -> AttentionLayer:

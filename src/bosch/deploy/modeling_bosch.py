@@ -1,9 +1,11 @@
 """A causal language model in which some KV heads of a layer attend to everything and the others to a sliding window.
 
 This file is complete in itself: it needs torch and transformers only, so that a checkpoint can carry it along. The
-weights are those of an ordinary model whose heads were reordered, so that in each layer the full KV heads come first.
-`config.bosch["layers"]` holds, for each layer, {"full": how many of its KV heads are full, "window": W, "sinks": S} for
-the others; a sliding head sees the last W tokens, the query's own included, and the first S tokens of the sequence.
+weights are those of an ordinary model whose heads were reordered, so that in each layer the full KV heads come first,
+or not, where `config.bosch["reordered"]` is false. `config.bosch["layers"]` holds, for each layer, {"full": how many of
+its KV heads are full, "window": W, "sinks": S} for the others, and "heads": the original's number of each KV head, the
+full ones first; none where all heads do the same. A sliding head sees the last W tokens, the query's own included, and
+the first S tokens of the sequence. Layers without attention keep the state that their family gives them.
 
 `BoschLlamaForCausalLM`, `BoschLlamaConfig` and so on for every other family are made when they are first asked for.
 
@@ -21,8 +23,15 @@ import transformers
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, Cache, GenerationMixin, PreTrainedModel
-from transformers.cache_utils import CacheLayerMixin
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    Cache,
+    DynamicCache,
+    GenerationMixin,
+    PreTrainedModel,
+)
+from transformers.cache_utils import CacheLayerMixin, LinearAttentionCacheLayerMixin, LinearAttentionLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 from transformers.masking_utils import prepare_padding_mask, sdpa_mask
 
@@ -79,7 +88,8 @@ def attention_forward(
         module: the layer's attention module, with `layer_idx` and `config`.
         query: (B, G * R, n, D).
         key, value: (B, G, n, D), or the new tokens of a cache.
-        attention_mask: None, or (B, T) bool with True for real tokens, or without a cache (B or 1, 1, n, n).
+        attention_mask: None, or (B, T) bool with True for real tokens, or (B or 1, 1, n, T) bool or additive, in place
+            of the causal rule too; with a cache that holds fewer than T tokens only for a layer of full heads.
 
     Returns:
         (B, n, G * R, D), and None for the attention probabilities, which are never formed.
@@ -89,14 +99,13 @@ def attention_forward(
     layer = None
     if isinstance(key, NewTokens):
         layer, key, value = key
-        if attention_mask is not None and attention_mask.ndim != 2:
-            raise ValueError(f"a {attention_mask.ndim}-D attention mask was given with a cache; expected (B, T)")
+    attention_mask = _as_allowed(attention_mask)
     num_groups = key.shape[1]
     query = query.view(query.shape[0], num_groups, -1, *query.shape[2:])
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     s_aux = None if s_aux is None else s_aux.view(num_groups, -1)
     outputs = []
-    parts = _parts(module.config.bosch["layers"][module.layer_idx], num_groups) if layer is None else layer.parts
+    parts = _parts(module.config, module.layer_idx, num_groups) if layer is None else layer.parts
     for index, (heads, window, sinks) in enumerate(parts):
         pair, visible = (key[:, heads], value[:, heads]), attention_mask
         if layer is not None:
@@ -104,14 +113,56 @@ def attention_forward(
         rule = Rule(scaling, window, sinks, softcap, None if s_aux is None else s_aux[heads])
         outputs.append(attend(query[:, heads], *pair, rule, visible))
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
-    return output.flatten(1, 2).transpose(1, 2), None
+    places = [head for part in parts for head in _numbers(part.heads)]
+    if places != sorted(places):
+        output = output[:, sorted(range(num_groups), key=places.__getitem__)]
+    return output.flatten(1, 2).transpose(1, 2).contiguous(), None
 
 
-def _parts(layer: dict[str, int], num_groups: int) -> list[tuple[slice, int, int]]:
-    """The full heads of a layer and the sliding ones, each with window and sinks; a set without heads is left out."""
+def _as_allowed(mask: Tensor | None) -> Tensor | None:
+    """A mask as booleans, True = may be seen."""
+    if mask is None or mask.ndim == 2:
+        return mask
+    if mask.shape[1] != 1:
+        raise ValueError(f"an attention mask of shape {tuple(mask.shape)} was given; expected (B, 1, n, T)")
+    if not mask.is_floating_point():
+        return mask.bool()
+    if not torch.compiler.is_compiling() and bool(((mask != 0) & (mask > -1e4)).any()):
+        raise ValueError("a 4-D attention mask with biases was given; expected zeros and large negative numbers")
+    return mask == 0
+
+
+class Part(NamedTuple):
+    """Some KV heads of a layer, side by side or by number, which attend alike."""
+
+    heads: slice | list[int]
+    window: int
+    sinks: int
+
+
+def _parts(config: Any, layer_idx: int, num_groups: int) -> list[Part]:
+    """The full heads of a layer and the sliding ones; a set without heads is left out."""
+    layer = config.bosch["layers"][layer_idx]
+    heads = layer["heads"] if not config.bosch.get("reordered", True) else None
+    if layer["heads"] and len(layer["heads"]) != num_groups:
+        raise ValueError(
+            f"layer {layer_idx} has {num_groups} KV heads here, but the config speaks of {len(layer['heads'])}: a "
+            "hybrid cannot be sharded by tensor parallelism"
+        )
+    places = heads or list(range(num_groups))
     full = layer["full"]
-    parts = [(slice(0, full), UNBOUNDED, 0), (slice(full, num_groups), layer["window"], layer["sinks"])]
-    return [part for part in parts if part[0].stop > part[0].start]
+    parts = [(places[:full], UNBOUNDED, 0), (places[full:], layer["window"], layer["sinks"])]
+    return [Part(_slice(heads), window, sinks) for heads, window, sinks in parts if heads]
+
+
+def _slice(heads: list[int]) -> slice | list[int]:
+    """The same heads as a slice, if they lie side by side: nothing is copied then."""
+    first, past = heads[0], heads[0] + len(heads)
+    return slice(first, past) if heads == list(range(first, past)) else heads
+
+
+def _numbers(heads: slice | list[int]) -> list[int]:
+    return list(range(heads.start, heads.stop)) if isinstance(heads, slice) else heads
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, rule: Rule, visible: Tensor | None = None) -> Tensor:
@@ -251,7 +302,9 @@ def mask_forward(
     **options: Any,
 ) -> Tensor | None:
     """What the model's mask says beyond causality: None, (B, T) bool of real tokens, or (B, 1, n, T) if need be."""
-    if not allow_is_causal_skip:  # packed sequences and other rules
+    config, local_size = options.get("config"), options.get("local_size")
+    in_chunks = local_size is not None and local_size == getattr(config, "attention_chunk_size", None)
+    if not allow_is_causal_skip or in_chunks:  # packed sequences and other rules
         options |= {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length, "q_offset": q_offset}
         return sdpa_mask(kv_offset=kv_offset, attention_mask=attention_mask, allow_is_causal_skip=False, **options)
     padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
@@ -294,12 +347,18 @@ class Store:
 
         Args:
             new: keys and values (B, G, n, D).
-            padding: (B, T) bool over all tokens so far, True = real; None = all real.
+            padding: (B, T) bool over all tokens so far, True = real; None = all real; or (B, 1, n, T), a rule of the
+                model's own for the n queries.
             record_past: hold everything until `crop`.
 
         Returns:
-            Keys and values (B, G, columns, D), and which of them are real (B, columns); None = all.
+            Keys and values (B, G, columns, D), and which of them are real (B, columns), or the rule; None = all.
+
+        Raises:
+            ValueError: a rule of the model's own reaches back to tokens that sliding heads do not hold.
         """
+        if padding is not None and padding.ndim == 4:
+            return self._extend_under_rule(new, padding, record_past)
         if self.slides and record_past != self.records_past:
             self._arrange(record_past)
         start, num_new = self.seen, new[0].shape[2]
@@ -307,6 +366,16 @@ class Store:
         if start and loses_nothing and (padding is None or start >= self.sinks):
             return self._extend_in_place(new, padding)
         return self._extend_in_order(new, padding)
+
+    def _extend_under_rule(self, new: KeyValue, allowed: Tensor, record_past: bool) -> tuple[KeyValue, Tensor]:
+        """Attend to all tokens, in their order, as the rule counts them."""
+        if self.slides and self.seen:
+            raise ValueError(
+                f"a 4-D attention mask was given with a cache of {self.seen} tokens, of which sliding heads hold only "
+                "the last ones; expected (B, T), or an empty cache"
+            )
+        pair, _ = self.extend(new, None, record_past)
+        return pair, allowed
 
     def _extend_in_place(self, new: KeyValue, padding: Tensor | None) -> tuple[KeyValue, Tensor | None]:
         """Write, then attend to the buffers: the new tokens lie side by side."""
@@ -451,16 +520,16 @@ class BoschCacheLayer(CacheLayerMixin):
     is_croppable = True
     supports_early_init = False
 
-    def __init__(self, layer: dict[str, int]) -> None:
+    def __init__(self, config: Any, layer_idx: int) -> None:
         super().__init__()
-        self.layer = layer
-        self.parts: list[tuple[slice, int, int]] = []
+        self.config, self.layer_idx = config, layer_idx
+        self.parts: list[Part] = []
         self.stores: list[Store] = []
         self.record_past = False
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Make the stores, now that the number of KV heads is known."""
-        self.parts = _parts(self.layer, key_states.shape[1])
+        self.parts = _parts(self.config, self.layer_idx, key_states.shape[1])
         self.stores = [Store(window, sinks) for _, window, sinks in self.parts]
         self.is_initialized = True
 
@@ -515,15 +584,52 @@ class BoschCacheLayer(CacheLayerMixin):
             store.buffers = [change(buffer) for buffer in store.buffers]
 
 
+class BoschCacheLayerWithStates(LinearAttentionLayer, BoschCacheLayer):  # type: ignore[override]
+    """The same beside the recurrent and convolution states of a layer that has both (Falcon-H1)."""
+
+    is_compileable = False
+
+    def __init__(self, config: Any, layer_idx: int, number_of_states: int) -> None:
+        BoschCacheLayer.__init__(self, config, layer_idx)
+        LinearAttentionLayer.__init__(self, number_of_states)
+
+    def lazy_initialization(self, *arguments: Any, **options: Any) -> None:
+        """Of the states, or of keys and values: two tensors, as `update` gives them."""
+        kind = BoschCacheLayer if len(arguments) == 2 and not options else LinearAttentionLayer
+        kind.lazy_initialization(self, *arguments, **options)
+
+    def reset(self) -> None:
+        """Empty both."""
+        LinearAttentionLayer.reset(self)
+        BoschCacheLayer.reset(self)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Take the rows of other beams in both."""
+        LinearAttentionLayer.reorder_cache(self, beam_idx)  # type: ignore[arg-type]
+        BoschCacheLayer.reorder_cache(self, beam_idx)
+
+    def activate_past_recording(self) -> None:
+        """In both; one flag serves them."""
+        self.record_past = True
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the newest tokens in both."""
+        LinearAttentionLayer.crop(self, tokens_to_remove)
+        BoschCacheLayer.crop(self, tokens_to_remove)
+
+
 class BoschCache(Cache):
-    """The cache of a hybrid: all tokens for full KV heads, S + W for sliding ones.
+    """The cache of a hybrid: all tokens for full KV heads, S + W for sliding ones. Layers without attention, and states
+    beside attention, are those of the family.
 
     Args:
-        config: of the hybrid.
+        config: of the hybrid, or of the text model inside.
     """
 
     def __init__(self, config: Any) -> None:
-        super().__init__(layers=[BoschCacheLayer(layer) for layer in config.bosch["layers"]])
+        text = config.get_text_config(decoder=True)
+        stock = DynamicCache(config=text).layers
+        super().__init__(layers=[_cache_layer(text, index, layer) for index, layer in enumerate(stock)])
 
     @property
     def nbytes(self) -> int:
@@ -544,7 +650,16 @@ class BoschCache(Cache):
         return sum(store.nbytes_at(num_tokens) for store in self._stores())
 
     def _stores(self) -> list[Store]:
-        return [store for layer in self.layers for store in layer.stores]  # type: ignore[union-attr]
+        return [store for layer in self.layers if isinstance(layer, BoschCacheLayer) for store in layer.stores]
+
+
+def _cache_layer(config: Any, layer_idx: int, stock: Any) -> Any:
+    """The layer of a hybrid's cache in place of the family's own."""
+    if not isinstance(stock, CacheLayerMixin):
+        return stock
+    if isinstance(stock, LinearAttentionCacheLayerMixin):
+        return BoschCacheLayerWithStates(config, layer_idx, stock.number_of_states)
+    return BoschCacheLayer(config, layer_idx)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -555,13 +670,34 @@ class BoschCache(Cache):
 class BoschMixin(PreTrainedModel, GenerationMixin):
     """What a hybrid does otherwise than its base class: it attends as above, and its cache is small unless told so."""
 
-    _auto_class: Any = "AutoModelForCausalLM"  # save_pretrained copies this file into the checkpoint
+    _auto_class: Any = None  # of each hybrid's class: save_pretrained copies this file into the checkpoint
 
     def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
-        if not isinstance(getattr(config, "bosch", None), dict):
+        text = config.get_text_config(decoder=True)
+        if not isinstance(getattr(text, "bosch", None), dict):
             raise ValueError("config.bosch is missing: it says which heads slide; expected a hybrid's own config")
-        config._attn_implementation = IMPLEMENTATION
+        text._attn_implementation = IMPLEMENTATION
         super().__init__(config, *arguments, **options)
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """No: the modules are the family's own, and what is not in a checkpoint (buffers) is filled in as theirs is."""
+        return False
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
+        """As of any model, but whole: a process that held some heads only would take them for all.
+
+        Raises:
+            ValueError: it is to be sharded by tensor parallelism.
+        """
+        distributed = getattr(options.get("distributed_config"), "tp_size", None) or 1
+        if options.get("tp_plan") is not None or (options.get("tp_size") or distributed) > 1:
+            raise ValueError(
+                "a hybrid cannot be sharded by tensor parallelism, as its full and its sliding heads would lie on "
+                "different processes; load it without tp_plan, tp_size and distributed_config"
+            )
+        return super().from_pretrained(*arguments, **options)
 
     def new_cache(self) -> BoschCache:
         """An empty cache, for `generate` or `forward`."""
@@ -586,9 +722,10 @@ class BoschMixin(PreTrainedModel, GenerationMixin):
             super()._prepare_cache_for_generation(generation_config, model_kwargs, *arguments)  # type: ignore[misc]
 
     def _check_call(self, cache: Any) -> None:
-        if self.config._attn_implementation != IMPLEMENTATION:
+        implementation = self.config.get_text_config(decoder=True)._attn_implementation
+        if implementation != IMPLEMENTATION:
             raise ValueError(
-                f"the attention of a hybrid was changed to {self.config._attn_implementation!r}, which would attend to "
+                f"the attention of a hybrid was changed to {implementation!r}, which would attend to "
                 f"everything; expected {IMPLEMENTATION!r}"
             )
         if cache is not None and not isinstance(cache, BoschCache):
@@ -613,14 +750,24 @@ def _hybrid_model(base: Any) -> Any:
         if OLD_CACHE in options and CACHE not in options:
             options[CACHE] = options.pop(OLD_CACHE)
         cache = arguments[position] if len(arguments) > position else options.get(CACHE)
-        use_cache = self.config.use_cache if options.get("use_cache") is None else options["use_cache"]
+        use_cache = (
+            self.config.get_text_config(decoder=True).use_cache
+            if options.get("use_cache") is None
+            else options["use_cache"]
+        )
         if cache is None:
             options["use_cache"] = use_cache and not self.training
             cache = options[CACHE] = self.new_cache() if options["use_cache"] else None
         self._check_call(cache)
         return base.forward(self, *arguments, **options)
 
-    body = {"__module__": __name__, "config_class": _hybrid_config(base.config_class), "forward": forward}
+    sees = base.__name__.endswith("ForConditionalGeneration")
+    body = {
+        "__module__": __name__,
+        "config_class": _hybrid_config(base.config_class),
+        "forward": forward,
+        "_auto_class": "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM",
+    }
     return type(f"Bosch{base.__name__}", (BoschMixin, base), body)
 
 

@@ -27,7 +27,9 @@ def full_first(mask: HeadMask) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(range(len(row)), key=lambda head: not row[head])) for row in mask.full)
 
 
-def permute_heads(model: PreTrainedModel, layers: Sequence[AttentionLayer], orders: Sequence[Sequence[int]]) -> None:
+def permute_heads(
+    model: PreTrainedModel, layers: Sequence[AttentionLayer | None], orders: Sequence[Sequence[int]]
+) -> None:
     """Reorder the KV heads of a model in place, each with its query heads.
 
     Args:
@@ -42,7 +44,7 @@ def permute_heads(model: PreTrainedModel, layers: Sequence[AttentionLayer], orde
     """
     moves: dict[nn.Parameter, Move] = {}
     for index, (layer, order) in enumerate(zip(layers, orders, strict=True)):
-        if list(order) != sorted(order):
+        if layer is not None and list(order) != sorted(order):
             for name, move in _moves(layer, torch.tensor(order)).items():
                 parameter = layer.module.get_parameter(name)
                 if parameter in moves:

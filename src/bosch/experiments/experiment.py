@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,10 +168,12 @@ def open_experiment(
             model, tokenizer = load(settings)
         elif settings.ray is not None:
             raise BoschError("Ray's workers load the model by its name, and a loaded one was given; expected a name")
-        if hasattr(model.config, "bosch"):
+        if hasattr(model.config.get_text_config(decoder=True), "bosch"):
             raise BoschError(f"{settings.model} is a hybrid already; expected the original model")
         stack.enter_context(modes_kept(model))
         decoder = Decoder(model)
+        if decoder.obstacle:
+            print(f"bosch: what is found can be scored but not deployed: {decoder.obstacle}", file=sys.stderr)
         facts = {"model": settings.model, "model_hash": model_hash(model), "dtype": str(model.dtype)}
         if given.model_hash not in (None, facts["model_hash"]):
             raise BoschError(

@@ -49,6 +49,8 @@ class TrainedHybrid:
     def mask(self) -> HeadMask:
         """Which heads slide, in the order that the model's heads have now."""
         original = mask_of(self.shell.config)
+        if not self.shell.config.bosch.get("reordered", True):
+            return original
         return dataclasses.replace(original, full=tuple(tuple(sorted(row, reverse=True)) for row in original.full))
 
     @contextlib.contextmanager
