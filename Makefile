@@ -3,7 +3,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-DESELECT := nothing
 
 VLLM := .venv-vllm
 
@@ -16,7 +15,7 @@ test: check  ## format, lint, types, and all tests that take seconds
 	$(BIN)/pytest -n 2 -m "not slow and not real_model"
 
 slow: $(INSTALLED)  ## the long tests and those on the real model
-	$(BIN)/pytest -n 2 -m "slow or real_model" -k "not $(DESELECT)"
+	$(BIN)/pytest -n 2 -m "slow or real_model"
 
 test-vllm: $(VLLM)/.installed $(VLLM)/smollm2-hybrid  ## hybrids served by vLLM, which has an environment of its own
 	$(VLLM)/bin/pytest tests/serving

@@ -234,6 +234,43 @@ class Decoder:
         row = mask.full[layer]
         return AttentionState(row, mask.window_of(layer), mask.sinks) if row else AttentionState()
 
+    def gated_states(self, gates: Tensor, *, window: int, sinks: int) -> list[AttentionState]:
+        """What gates say to each layer; layers that are not eligible stay as they are.
+
+        Args:
+            gates: (N,), of all units, bottom layer first: 1 full, 0 sliding, between them a mixture of both.
+            window: W of sliding attention, in tokens.
+            sinks: S, first tokens that sliding attention sees as well.
+        """
+        return [
+            AttentionState(gates=part, window=window, sinks=sinks) if len(part) else AttentionState()
+            for part in gates.split(self.layout.units_per_layer)
+        ]
+
+    def run_last(
+        self, hidden: Tensor, calls: LayerCalls, state: AttentionState, predicting: Tensor, positions: Tensor
+    ) -> Tensor:
+        """The last layer, with the keys of all tokens but only the queries that predict answers.
+
+        Args:
+            hidden: (B, T, hidden size), the states that enter the layer.
+            calls: of the batch.
+            state: what its attention does.
+            predicting: (B, A) int64, positions of the queries.
+            positions: (T,) int64, those of the states: all from the first of them on.
+
+        Returns:
+            (B, A, hidden size).
+        """
+        last = self.num_layers - 1
+        rows = torch.arange(len(hidden), device=hidden.device)[:, None]
+        places = predicting - positions[0]
+        if not self.tokens_meet_in_attention_only:
+            return self.run(last, hidden, calls, state, positions)[rows, places]
+        keys = self.keys(last, hidden, calls, state, positions)
+        answering = dataclasses.replace(state, past=None, keys=keys, positions=predicting)
+        return self.run(last, hidden[rows, places], calls, answering, predicting)
+
     @torch.no_grad()
     def forward(self, input_ids: Tensor, mask: HeadMask, attention_mask: Tensor | None = None) -> Tensor:
         """Plain logits (B, T, vocabulary) of the hybrid, the whole model in one pass; arguments as for `open`."""

@@ -7,10 +7,10 @@ import random
 import pytest
 import torch
 from torch import Tensor
-from toy import ignore
+from toy import ignore, left_alone
 from transformers import AttentionInterface
 
-from bosch.attention.interface import STATE, AttentionState, hybrid_attention
+from bosch.attention.interface import AttentionState, hybrid_attention
 from bosch.calibration import Example, ExampleSet, make_examples
 from bosch.decoder import Decoder
 from bosch.heads import quota
@@ -167,19 +167,8 @@ def test_only_states_between_layers_are_kept_for_the_way_back():
 
 def test_the_model_is_left_as_it_was():
     model = make_model("qwen3_moe")
-    for parameter in list(model.parameters())[::3]:
-        parameter.requires_grad_(False)
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    flags = [parameter.requires_grad for parameter in model.parameters()]
-    implementation, random_state = model.config._attn_implementation, torch.get_rng_state()
-    with torch.no_grad():
+    with left_alone(model):
         attributions(Subject(Decoder(model), ExampleSet(examples(29)), WINDOW), [0.5])
-    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
-    assert [parameter.requires_grad for parameter in model.parameters()] == flags
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert not any(hasattr(module, STATE) for module in model.modules())
-    assert model.config._attn_implementation == implementation
-    assert torch.equal(torch.get_rng_state(), random_state)
 
 
 def test_gradients_of_narrow_models_are_wide():

@@ -1,8 +1,13 @@
 """A model that is a formula: every unit has a weight, and some pairs hurt more together than apart."""
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+import torch
+from torch import nn
+
+from bosch.attention.interface import STATE
 from bosch.heads import HeadLayout, HeadMask, Unit
 from bosch.scoring.objective import Cost, Score
 
@@ -59,6 +64,24 @@ class ToyScorer:
         """The lowest NLL of all masks with so many sliding units, by trying them all."""
         choices = itertools.combinations(list(self.layout.units()), num_localized)
         return min(self.nll(self.full.localize(units)) for units in choices)
+
+
+@contextlib.contextmanager
+def left_alone(model: nn.Module) -> Iterator[None]:
+    """The block changes nothing of a model, some of whose weights are frozen, nor the random state."""
+    for parameter in list(model.parameters())[::3]:
+        parameter.requires_grad_(False)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    flags = [parameter.requires_grad for parameter in model.parameters()]
+    implementation, random_state = model.config._attn_implementation, torch.get_rng_state()
+    with torch.no_grad():
+        yield
+    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    assert [parameter.requires_grad for parameter in model.parameters()] == flags
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not any(hasattr(module, STATE) for module in model.modules())
+    assert model.config._attn_implementation == implementation
+    assert torch.equal(torch.get_rng_state(), random_state)
 
 
 def ignore(name: str, planned: int) -> None:

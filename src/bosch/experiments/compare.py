@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bosch.common.files import as_written_by, read_json, write_json
-from bosch.common.output import make_directory
+from bosch.common.output import RowsDirectory, make_directory
 from bosch.common.provenance import provenance
 from bosch.common.tables import html_table
 from bosch.experiments.compare_report import Row, compared, ratio_table, scores_figure, write_report
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class ComparisonDirectory(ExperimentDirectory):
+class ComparisonDirectory(ExperimentDirectory, RowsDirectory):
     """Where a comparison keeps everything it makes."""
 
     schema = "bosch.comparison/1"
@@ -39,16 +39,6 @@ class ComparisonDirectory(ExperimentDirectory):
         "masks",
         "unit_scores",
     )
-
-    @property
-    def rows(self) -> Path:
-        """Scores and cost of every mask so far."""
-        return self.path / "rows.json"
-
-    @property
-    def csv(self) -> Path:
-        """The rows for a spreadsheet."""
-        return self.path / "rows.csv"
 
     def mask(self, method: str, ratio: float, seed: int | None) -> Path:
         """The mask of one method at one ratio; with a seed where the method is pure chance."""

@@ -52,6 +52,12 @@ def group_by_length(examples: Sequence[Example], batch_tokens: int) -> list[list
     return groups
 
 
+def padded_tokens(examples: Sequence[Example]) -> Tensor:
+    """Token ids (B, T) int64, padded on the right with zeros."""
+    rows = [torch.tensor(example.input_ids) for example in examples]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
 def score_tokens(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """How well tokens are predicted: the one place that says what a hit and an NLL are (paper 3.3).
 

@@ -27,7 +27,7 @@ from bosch.decoder import Decoder, LayerCalls
 from bosch.errors import BoschError
 from bosch.heads import HeadMask
 from bosch.models.loading import check_tokens
-from bosch.scoring.batches import Batch, answer_tokens, group_by_length, score_tokens
+from bosch.scoring.batches import Batch, answer_tokens, group_by_length, padded_tokens, score_tokens
 from bosch.scoring.journal import Journal
 from bosch.scoring.objective import Cost, Score
 
@@ -251,24 +251,11 @@ class Evaluator:
             self._layer_tokens += hidden.shape[0] * hidden.shape[1]
         if last <= common and last % self._stride == 0:
             batch.boundaries[last] = hidden
-        hidden = self._run_last(batch, hidden, mask)
+        queries = batch.predicting if decoder.tokens_meet_in_attention_only else hidden[:, :, 0]
+        self._layer_tokens += queries.numel()
+        state = dataclasses.replace(decoder.state(mask, last), past=batch.past[last])
+        hidden = decoder.run_last(hidden, batch.calls, state, batch.predicting, batch.suffix)
         return decoder.logits(hidden[batch.real], batch.calls)
-
-    def _run_last(self, batch: Batch, hidden: Tensor, mask: HeadMask) -> Tensor:
-        """The last layer, with keys of all tokens but only the predicting queries: (B, A, hidden size)."""
-        last = self.decoder.num_layers - 1
-        state = self.decoder.state(mask, last)
-        rows = torch.arange(len(hidden), device=hidden.device)[:, None]
-        if not self.decoder.tokens_meet_in_attention_only:
-            self._layer_tokens += hidden.shape[0] * hidden.shape[1]
-            return self.decoder.run(last, hidden, batch.calls, state, batch.suffix)[rows, batch.predicting]
-        keys = self.decoder.keys(
-            last, hidden, batch.calls, dataclasses.replace(state, past=batch.past[last]), batch.suffix
-        )
-        queries = hidden[rows, batch.predicting - batch.prefix]
-        self._layer_tokens += queries.shape[0] * queries.shape[1]
-        state = dataclasses.replace(state, keys=keys, positions=batch.predicting)
-        return self.decoder.run(last, queries, batch.calls, state, batch.predicting)
 
     def _affordable_stride(self) -> int:
         """Of how many layers one keeps the hidden states that enter it, so that the memory budget holds for all
@@ -289,15 +276,11 @@ class Evaluator:
     def _open(self, indices: Sequence[int]) -> Batch:
         examples = [self.examples[index] for index in indices]
         device = self.decoder.device
-        longest = max(len(example.input_ids) for example in examples)
-        tokens = torch.zeros(len(examples), longest, dtype=torch.int64)
-        for row, example in enumerate(examples):
-            tokens[row, : len(example.input_ids)] = torch.tensor(example.input_ids)
         predicting, answers, real = (tensor.to(device) for tensor in answer_tokens(examples))
-        hidden, calls = self.decoder.open(tokens.to(device))
+        hidden, calls = self.decoder.open(padded_tokens(examples).to(device))
         prefix = self._affordable_prefix(examples)
         past = self._run_prefix(hidden, calls, prefix)
-        suffix = torch.arange(prefix, longest, device=device)
+        suffix = torch.arange(prefix, calls.num_tokens, device=device)
         boundaries = {0: hidden[:, prefix:].contiguous()}
         return Batch(tuple(indices), calls, prefix, past, suffix, boundaries, predicting, answers, real)
 

@@ -60,7 +60,7 @@ class Journal:
             raise BoschError(f"cannot write {self.path}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Let another process have the file."""
+        """Close the file; every line is on disk already."""
         self._file.close()
 
     def __enter__(self) -> "Journal":

@@ -27,9 +27,9 @@ from torch.utils.checkpoint import checkpoint
 from bosch.attention.interface import AttentionState, hybrid_attention
 from bosch.calibration import Example
 from bosch.common.options import check_integer
-from bosch.decoder import Decoder, LayerCalls
+from bosch.decoder import Decoder
 from bosch.probing import Subject
-from bosch.scoring.batches import answer_tokens, group_by_length
+from bosch.scoring.batches import answer_tokens, group_by_length, padded_tokens, score_tokens
 from bosch.scoring.evaluator import default_batch_tokens
 from bosch.scoring.objective import Cost
 from bosch.selectors.method import Measured, Problem, StageListener
@@ -128,10 +128,7 @@ def gate_gradients(
     nlls: dict[int, float] = {}
     gradient = torch.zeros_like(gates, requires_grad=False)
     with hybrid_attention(decoder.model), _frozen(decoder.model), torch.enable_grad():
-        states = [
-            AttentionState(gates=part, window=window, sinks=sinks) if len(part) else AttentionState()
-            for part in gates.split(decoder.layout.units_per_layer)
-        ]
+        states = decoder.gated_states(gates, window=window, sinks=sinks)
         for group in group_by_length(examples, limit):
             losses = answer_nlls(decoder, [examples[index] for index in group], states)
             gradient += torch.autograd.grad(losses.sum(), gates)[0]
@@ -150,42 +147,15 @@ def answer_nlls(decoder: Decoder, examples: Sequence[Example], states: Sequence[
     Returns:
         (B,) float32 or float64.
     """
-    longest = max(len(example.input_ids) for example in examples)
-    tokens = torch.zeros(len(examples), longest, dtype=torch.int64)
-    for row, example in enumerate(examples):
-        tokens[row, : len(example.input_ids)] = torch.tensor(example.input_ids)
     predicting, answers, real = (tensor.to(decoder.device) for tensor in answer_tokens(examples))
     with torch.no_grad():
-        hidden, calls = decoder.open(tokens.to(decoder.device))
+        hidden, calls = decoder.open(padded_tokens(examples).to(decoder.device))
     for layer, state in enumerate(states[:-1]):
         hidden = checkpoint(decoder.run, layer, hidden, calls, state, use_reentrant=False, preserve_rng_state=False)
-    logits = decoder.logits(run_last(decoder, hidden, calls, states[-1], predicting)[real], calls)
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    token_nlls = nn.functional.cross_entropy(wide, answers[real], reduction="none")
+    every = torch.arange(calls.num_tokens, device=decoder.device)
+    hidden = decoder.run_last(hidden, calls, states[-1], predicting, every)
+    _, token_nlls = score_tokens(decoder.logits(hidden[real], calls), answers[real])
     return torch.stack([part.mean() for part in token_nlls.split(real.sum(1).tolist())])
-
-
-def run_last(decoder: Decoder, hidden: Tensor, calls: LayerCalls, state: AttentionState, predicting: Tensor) -> Tensor:
-    """The last layer, with the keys of all tokens and only the queries that predict answers.
-
-    Args:
-        decoder: the model.
-        hidden: (B, T, hidden size), the states that enter the layer.
-        calls: of the batch.
-        state: what its attention does.
-        predicting: (B, A) int64, positions of the queries.
-
-    Returns:
-        (B, A, hidden size).
-    """
-    last = decoder.num_layers - 1
-    rows = torch.arange(len(hidden), device=hidden.device)[:, None]
-    if not decoder.tokens_meet_in_attention_only:
-        return decoder.run(last, hidden, calls, state)[rows, predicting]
-    every = torch.arange(calls.num_tokens, device=hidden.device)
-    keys = decoder.keys(last, hidden, calls, state, every)
-    answering = dataclasses.replace(state, keys=keys, positions=predicting)
-    return decoder.run(last, hidden[rows, predicting], calls, answering, predicting)
 
 
 @contextlib.contextmanager

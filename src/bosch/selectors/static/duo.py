@@ -131,10 +131,7 @@ def distance(subject: Subject, gates: Tensor, prompt: PasskeyPrompt) -> Tensor:
         prompt: what both are given.
     """
     decoder = subject.decoder
-    gated = [
-        AttentionState(gates=part, window=subject.window, sinks=subject.sinks) if len(part) else AttentionState()
-        for part in gates.split(decoder.layout.units_per_layer)
-    ]
+    gated = decoder.gated_states(gates, window=subject.window, sinks=subject.sinks)
     with torch.no_grad():
         hidden, calls = decoder.open(torch.tensor([prompt.input_ids], device=decoder.device))
         expected = final_states(decoder, hidden, calls, [AttentionState()] * decoder.num_layers)
