@@ -138,7 +138,8 @@ def test_no_function_runs_code_from_files(name, places):
 
 
 def test_the_flag_of_this_call_lets_it_run(tmp_path):
-    """So the code above is such that it would run."""
+    """So the code above is such that it would run; the model that it brings has other weights than the checkpoint."""
     places = Places(tmp_path, "unknown")
-    load_model(str(places.model), trust_remote_code=True)
+    with pytest.raises(BoschError, match="lacks weights"):
+        load_model(str(places.model), trust_remote_code=True)
     assert places.mark.read_text() == "this code ran"
