@@ -1,8 +1,11 @@
 """Each command that writes, at its smallest."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from bosch.bench.worker import Job
 from bosch.common.output import LOCK
 from small_search import snapshot
 from tiny_checkpoint import TINY
@@ -50,3 +53,12 @@ def content(path: Path) -> dict[str, bytes]:
     """What is in a directory, but for the lock, times, and what is drawn."""
     drawn = (".png", ".svg", LOCK)
     return {name: data for name, (_, data) in snapshot(path).items() if not name.endswith(drawn)}
+
+
+def measure_at_once(job: Job) -> Iterator[dict[str, Any]]:
+    """What a benchmark's child would say, of a model like the tiny one."""
+    model = {"class": "ToyForCausalLM", "units_per_layer": [4] * 6, "parameters": 1000, "dtype": "float32"}
+    yield {"model": {**model, "device": "cpu", "attention": "sdpa", "num_threads": 1}}
+    for context in job.contexts:
+        speeds = {"prefill_tokens_per_s": 1000.0, "decode_tokens_per_s": 100.0}
+        yield {"measurement": {"context": context, **speeds, "peak_memory_bytes": 2**20, "cache_bytes": 2**10}}

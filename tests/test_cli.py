@@ -2,6 +2,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from bosch import BoschError
 from bosch.cli import app, main
 from bosch.cli.app import COMMANDS
 from bosch.cli.parser import Command
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -162,3 +165,9 @@ def test_models_lists_what_there_is(capsys, monkeypatch, tmp_path):
     assert f"in {place}" in capsys.readouterr().out
     assert run(["models", "fetch", "smollm2-135m"]) == 0
     assert capsys.readouterr().out == f"{place}\n"
+
+
+@pytest.mark.slow
+def test_tests_of_ctrl_c_pass_where_the_shell_ignores_it():
+    command = f"trap '' INT; {sys.executable} -m pytest -q -p no:cacheprovider -k ctrl_c tests/test_evaluator.py"
+    assert subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True).returncode == 0

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
-from bosch.bench.worker import Job
 from bosch.cli.app import COMMANDS
 from bosch.common.output import LOCK
 from small_commands import CASES, Case, content, run
@@ -100,26 +98,6 @@ sys.addaudithook(DISK.hear)
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def measure_at_once(job: Job) -> Iterator[dict[str, Any]]:
-    """What a benchmark's child would say, of a model like the tiny one."""
-    model = {"class": "ToyForCausalLM", "units_per_layer": [4] * 6, "parameters": 1000, "dtype": "float32"}
-    yield {"model": {**model, "device": "cpu", "attention": "sdpa", "num_threads": 1}}
-    for context in job.contexts:
-        speeds = {"prefill_tokens_per_s": 1000.0, "decode_tokens_per_s": 100.0}
-        yield {"measurement": {"context": context, **speeds, "peak_memory_bytes": 2**20, "cache_bytes": 2**10}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _nothing_slow(tmp_path_factory):
-    """Nothing is drawn, no benchmark measures, and no other process is asked; what is written stays as it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda self, file, **_: file.write(b"drawn"))
-        patch.setattr("bosch.bench.run.run_job", measure_at_once)
-        patch.setattr("bosch.common.provenance._git_commit", lambda: None)
-        patch.setenv("BOSCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @dataclasses.dataclass(frozen=True)
 class Whole:
     """A run that nothing has disturbed, and how often it has written."""
@@ -186,7 +164,10 @@ def every(num_writes: int) -> Iterable[int]:
 
 at_moments = pytest.mark.parametrize("moments", [few, pytest.param(every, marks=pytest.mark.slow)])
 # The thread in which tensorboard writes ends with its error, which the training then meets.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+pytestmark = [
+    pytest.mark.usefixtures("nothing_slow"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 of_commands = pytest.mark.parametrize("case", WRITING, ids=lambda case: case.name)
 
 

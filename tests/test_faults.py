@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, GenerationConfig
 
+import bosch
 from bosch.calibration.tokens import as_chat
 from bosch.cli import main
 from bosch.common.files import read_json
@@ -20,6 +21,7 @@ from bosch.errors import BoschError
 from bosch.heads import HeadMask
 from bosch.models import load_model
 from bosch.runs import load_mask
+from bosch.scoring.evaluator import Evaluator
 from bosch.training.loss import distillation_loss
 from families import make_model
 from small_search import snapshot
@@ -184,6 +186,40 @@ def test_the_states_that_a_batch_ends_in_are_not_kept():
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("memory_bytes", [1000, 2_050_000, 20_000_000])
+def test_calibration_and_held_out_examples_share_one_memory_budget(memory_bytes, monkeypatch):
+    evaluators = []
+
+    def remembered(*arguments, **options):
+        evaluators.append(Evaluator(*arguments, **options))
+        return evaluators[-1]
+
+    monkeypatch.setattr("bosch.experiments.experiment.Evaluator", remembered)
+    options = {"window": 8, "lengths": [400], "examples": 8, "heldout": 8, "tasks": ["niah_single_1"]}
+    bosch.search(str(TINY), ratio=0.5, method="intr", memory_gib=memory_bytes / 2**30, **options)
+    batches = [batch for evaluator in evaluators for batch in evaluator._batches.values()]
+    states = [one for batch in batches for one in batch.boundaries.values()]
+    prefixes = [one for batch in batches for pair in batch.past if pair for one in vars(pair).values()]
+    assert len(evaluators) == 2
+    assert bool(states) is (memory_bytes > 1000)
+    assert sum(one.untyped_storage().nbytes() for one in states + prefixes) <= memory_bytes
+
+
+def test_workers_make_the_batches_of_the_driver(monkeypatch):
+    """By themselves those with a GPU would make larger ones, and batch 3 would be other examples."""
+
+    class Stop(Exception): ...
+
+    def workers(address, load, evaluators, num_workers):
+        assert [options["batch_tokens"] for options in evaluators.values()] == [123, 123]
+        raise Stop
+
+    monkeypatch.setattr("bosch.experiments.experiment.default_batch_tokens", lambda decoder: 123)
+    monkeypatch.setattr("bosch.experiments.experiment.Workers", workers)
+    with pytest.raises(Stop):
+        bosch.search(str(TINY), ratio=0.5, window=8, lengths=[96], examples=2, heldout=2, ray="local")
+
+
 def test_a_hybrid_is_no_model_to_search(run, tmp_path, capsys):
     assert main(["export", str(run), "--output", str(tmp_path / "export")]) == 0
     words = f"search --model {tmp_path}/export {EXAMPLES} --lengths 96 --ratio 0.5 --output {tmp_path}/again".split()
@@ -242,3 +278,84 @@ def test_a_config_that_samples_nothing_says_nothing_of_sampling(capsys, tmp_path
     assert "temperature, top_p is left out" in capsys.readouterr().err
     assert model.generation_config.max_new_tokens == 7
     model.save_pretrained(tmp_path)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What no file and no number can be
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["eval {model} --lengths 96 --examples 2 --tasks niah_single_1",
+                                   "search --model {model} {examples} --lengths 96 --ratio 0.5"])  # fmt: skip
+def test_a_model_that_gives_nan_is_refused_in_words(words, tmp_path, capsys):
+    model, output = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(TINY, model)
+    weights = load_file(model / "model.safetensors")
+    weights["model.layers.2.mlp.down_proj.weight"][0, 0] = float("nan")
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    words = words.format(model=model, examples=EXAMPLES)
+    assert "not finite" in refuse([*words.split(), "--output", str(output)], capsys)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a/" + "y" * 300])
+@pytest.mark.parametrize("words", ["search --model {tiny} {examples} --lengths 96 --ratio 0.5 --output {name}",
+                                   "search --model {name} {examples} --lengths 96 --ratio 0.5 --output out",
+                                   "export {name} --output out", "export {run} --output {name}",
+                                   "generate {name} --prompt a", "generate {run} --file {name}",
+                                   "analyze units {name} {run} --output out",
+                                   "train {name} --texts {name} --tokens 64 --output out"])  # fmt: skip
+def test_a_name_that_is_too_long(words, name, finished, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    error = refuse(words.format(tiny=TINY, examples=EXAMPLES, run=finished, name=name).split(), capsys)
+    assert name[2:80] in error
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", b"bytes", 3])
+def test_what_can_be_no_path(path):
+    for call in (HeadMask.load, bosch.load_model):
+        with pytest.raises(BoschError, match="expected the path of a file or a directory"):
+            call(path)
+
+
+def test_an_integer_beyond_64_bits_is_none(tmp_path, capsys):
+    words = f"bench --model {TINY} --ratios 0.5 --window 8 --contexts {10**20} --output {tmp_path / 'out'}"
+    assert "context must be an integer below 2^63" in refuse(words.split(), capsys)
+
+
+def test_a_refusal_leaves_not_even_a_lock(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("a year of work")
+    refuse(f"search --model {TINY} {EXAMPLES} --lengths 96 --ratio 0.5 --output {tmp_path}".split(), capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_analysis_is_the_same_after_an_upgrade(finished, tmp_path, monkeypatch):
+    words = f"analyze overlap {finished} {finished / 'mask.json'} --output {tmp_path / 'out'}".split()
+    assert main(words) == 0
+    monkeypatch.setattr("bosch.analysis.overlap.__version__", "99.0")
+    assert main(words) == 0
+    assert read_json(tmp_path / "out" / "overlap.json")["bosch"] == "99.0"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("context", "32"), ("prefill_tokens_per_s", "fast"), ("to_original", {}), ("name", None)]
+)
+def test_a_row_of_a_benchmark_that_somebody_was_at(field, value, nothing_slow, tmp_path, capsys):
+    words = f"bench --model {TINY} --ratios 0.5 --window 8 --contexts 32 --new-tokens 2 --output {tmp_path}".split()
+    assert main(words) == 0
+    rows = read_json(tmp_path / "rows.json")
+    rows["rows"][1][field] = value
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "report.md").unlink()
+    assert "rows.json" in refuse(words, capsys)
+
+
+@pytest.mark.parametrize(("field", "value"), [("depth", None), ("depth", 1.5), ("distance", "far"), ("nll", [1])])
+def test_an_example_of_an_evaluation_that_somebody_was_at(field, value, tmp_path, capsys):
+    words = f"eval {TINY} --tasks niah_single_1 --lengths 96 --examples 2 --output {tmp_path}".split()
+    assert main(words) == 0
+    rows = read_json(tmp_path / "rows.json")
+    rows["rows"][0]["examples"][1][field] = value
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "report.md").unlink()
+    assert field in refuse(words, capsys)

@@ -26,13 +26,15 @@ from bosch.version import __version__
 from small_commands import CASES, Case, content, run
 from small_search import snapshot
 
+pytestmark = pytest.mark.usefixtures("nothing_slow")
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The states, through the real commands
 # ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def finished(world, tmp_path_factory) -> dict[str, Path]:
+def finished(world, nothing_slow, tmp_path_factory) -> dict[str, Path]:
     """A finished run of each command, and by `NAME other` one of other settings; made when first asked for."""
     folder, known = tmp_path_factory.mktemp("finished"), dict[str, Path]()
 

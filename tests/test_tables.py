@@ -22,3 +22,10 @@ def test_html_holds_the_cells_and_nothing_of_a_name_is_markup():
         "<p>t &lt;i&gt;</p><table><tr><th>method</th><th>NLL</th></tr>"
         "<tr><td>a &lt;b&gt;</td><td>0.5</td></tr><tr><td>c &amp; d</td><td>12</td></tr></table>"
     )
+
+
+def test_cells_at_the_ends_of_a_line_may_be_empty():
+    shown = html_table("t", text_table(["", "b", ""], [["1", "2", ""], ["", "", "3"]]))
+    assert "<th></th><th>b</th><th></th>" in shown
+    assert "<td>1</td><td>2</td><td></td>" in shown
+    assert "<td></td><td></td><td>3</td>" in shown

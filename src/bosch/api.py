@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bosch.common.files import to_path
 from bosch.common.options import make_settings
-from bosch.errors import BoschError
+from bosch.errors import BoschError, in_words
 from bosch.evaluation.settings import EvalSettings
 from bosch.experiments.settings import CompareSettings, ExperimentSettings, SearchSettings
 from bosch.heads import HeadMask
@@ -63,6 +63,7 @@ def _options_of(settings: type[Any], *left_out: str) -> Callable[[F], F]:
 
 
 @_options_of(SearchSettings, "model")
+@in_words()
 def search(
     model: "str | Path | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
@@ -95,6 +96,7 @@ def search(
 
 
 @_options_of(CompareSettings, "model")
+@in_words()
 def compare(
     model: "str | Path | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
@@ -119,6 +121,7 @@ def compare(
 
 
 @_options_of(EvalSettings, "targets", "mask")
+@in_words()
 def evaluate(
     model: "str | Path | Sequence[str | Path] | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
@@ -190,6 +193,7 @@ def hybridize(model: "PreTrainedModel", mask: "HeadMask | SearchResult") -> "Bos
     return hybridize(model, mask if isinstance(mask, HeadMask) else mask.mask)
 
 
+@in_words()
 def export(
     hybrid: "BoschMixin | str | Path",
     tokenizer: "PreTrainedTokenizerBase | None" = None,

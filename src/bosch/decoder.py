@@ -361,6 +361,11 @@ class Decoder:
         generator = torch.Generator().manual_seed(0)
         tokens = torch.randint(self.config.vocab_size, (2, 12), generator=generator).to(self.device)
         expected = self.model(input_ids=tokens, use_cache=False).logits[:, split:].double()
+        if not expected.isfinite().all():
+            raise BoschError(
+                f"{type(self.model).__name__} gives logits that are not finite for random tokens; expected weights "
+                f"without NaN, in a dtype that holds what they compute (now {self.model.dtype})"
+            )
         hidden, calls = self.open(tokens)
         before, after = torch.arange(split, device=self.device), torch.arange(split, 12, device=self.device)
         first, rest = hidden[:, :split], hidden[:, split:]

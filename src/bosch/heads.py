@@ -268,7 +268,7 @@ class HeadMask:
 
     def save(self, path: str | Path, provenance: Mapping[str, Any] | None = None) -> None:
         """Write `mask.json`, atomically."""
-        write_json(Path(path), self.to_json(provenance))
+        write_json(to_path(path), self.to_json(provenance))
 
     @classmethod
     def load(cls, path: str | Path, layout: HeadLayout | None = None) -> "HeadMask":

@@ -88,3 +88,17 @@ def test_a_move_that_fails_is_said_and_all_is_as_it_was(tmp_path, before):
         assert status == 7
         assert {name: data for name, data in content(output).items() if PARTIAL not in name} == before
     assert 5 < number < 29
+
+
+@pytest.mark.parametrize("names", ["../kept", "..", ".", "", "/{kept}", "sub/../../kept", "kept/\n../kept/notes.txt"])
+def test_names_that_lead_elsewhere_are_not_followed(names, tmp_path):
+    """Somebody else may have made what looks like an export that was stopped."""
+    kept, output = tmp_path / "kept", tmp_path / "output"
+    fill(kept, {"notes.txt": b"mine"})
+    fill(output, {**OLD, ".bosch-replaced-1/.bosch-new-names": names.format(kept=kept).encode()})
+    for beginning in (".bosch-replaced-2", ".bosch-leaving-2", ".bosch-partial-2"):
+        (output / beginning).symlink_to(kept)
+    fill(kept, {".bosch-new-names": b"config.json"})
+    _clean(output)
+    assert content(kept) == {"notes.txt": b"mine", ".bosch-new-names": b"config.json"}
+    assert content(output).items() >= OLD.items()

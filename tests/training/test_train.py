@@ -5,14 +5,13 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from tiny import SETTINGS, hybrid, make_sequences, tiny_model, train_tiny
 from torch import Tensor
@@ -175,15 +174,6 @@ def test_a_finished_training_is_left_as_it_is(copied: Path) -> None:
     assert {file: file.read_bytes() for file in copied.rglob("*") if file.is_file()} == before
 
 
-@pytest.fixture
-def fresh_accelerator() -> Iterator[None]:
-    """accelerate keeps the precision of a process's first training."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-@pytest.mark.usefixtures("fresh_accelerator")
 def test_half_precision_weights_are_trained_in_float32(tmp_path: Path) -> None:
     """A step of 1e-5 would be lost in bfloat16 weights."""
     model = tiny_model(torch.bfloat16)

@@ -151,7 +151,6 @@ def write_locality(
     )
     summary = {
         "schema": LOCALITY_SCHEMA,
-        "bosch": __version__,
         "scores": scorer,
         "mask": chooser,
         "ratio": found.mask.ratio,
@@ -162,7 +161,7 @@ def write_locality(
     with AnalysisDirectory(directory).claimed(asked, overwrite=overwrite) as claim:
         claim.begin()
         write_csv(directory / "locality.csv", ["rank", "layer", "head", "score", "sliding"], rows)
-        write_json(directory / "locality.json", summary)
+        write_json(directory / "locality.json", {**summary, "bosch": __version__})
         draw_locality(found, scorer, chooser, directory / "locality")
     return _words(found, scorer, chooser)
 

@@ -198,7 +198,7 @@ def write_overlap(
     rows = [row for triangle, model in models for row in _rows(triangle, model)]
     with AnalysisDirectory(directory).claimed({"analysis": "overlap", **data}, overwrite=overwrite) as claim:
         claim.begin()
-        write_json(directory / "overlap.json", data)
+        write_json(directory / "overlap.json", {**data, "bosch": __version__})
         write_csv(directory / "overlap.csv", header, rows)
         draw_overlap(panels, caption, directory / "overlap")
     return "\n\n".join([caption, *map(_table, panels)])
@@ -233,7 +233,6 @@ def _align(first: Model, second: Model) -> Model:
 def _data(models: Sequence[tuple[str, Model]]) -> dict[str, Any]:
     return {
         "schema": OVERLAP_SCHEMA,
-        "bosch": __version__,
         "triangles": [
             {"triangle": triangle, "model": model.name, "groups": [_group_data(group) for group in model.groups]}
             for triangle, model in models

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bosch.bench.settings import BenchSettings
-from bosch.common.files import read_json, write_json
+from bosch.common.files import Kinds, as_written_by, read_json, take_fields, write_json
 from bosch.common.output import Claim, RowsDirectory
 from bosch.common.tables import write_csv
 from bosch.errors import BoschError
@@ -23,7 +23,7 @@ class BenchDirectory(RowsDirectory):
 
 MEASURED = ("prefill_tokens_per_s", "decode_tokens_per_s", "peak_memory_bytes", "cache_bytes")
 COLUMNS = ("name", "ratio", "window", "sinks", "context", "status", *MEASURED)
-ROW_KEYS = {*COLUMNS, "mask", "to_original"}
+NUMBER = (int, float, type(None))
 ORIGINAL = "original"
 OUT_OF_MEMORY = "out of memory"
 
@@ -118,10 +118,28 @@ def read_rows(directory: BenchDirectory, claim: Claim, provenance: Mapping[str, 
 
 
 def _read(directory: BenchDirectory) -> BenchRows:
-    data = read_json(directory.rows)
-    try:
-        if data["schema"] != directory.schema or not all(set(row) >= ROW_KEYS for row in data["rows"]):
-            raise KeyError
-        return BenchRows(dict(data["provenance"]), dict(data["model"]), tuple(data["rows"]))
-    except (KeyError, TypeError, ValueError):
-        raise BoschError(f"{directory.rows} is not what `bosch bench` wrote; choose another directory") from None
+    with as_written_by("a benchmark", directory.rows):
+        data = take_fields(read_json(directory.rows), {"schema": str, "provenance": dict, "model": dict, "rows": list})
+        if data["schema"] != directory.schema:
+            raise BoschError(f"expected the schema {directory.schema!r}, found {data['schema']!r}")
+        return BenchRows(data["provenance"], data["model"], tuple(map(_check_row, data["rows"])))
+
+
+def _check_row(data: Any) -> Row:
+    """A row that was read.
+
+    Raises:
+        BoschError: a field is missing or of another type.
+    """
+    numbers: Kinds = dict.fromkeys(MEASURED, NUMBER)
+    kinds: Kinds = {
+        "name": str,
+        "ratio": NUMBER,
+        "window": NUMBER,
+        "sinks": NUMBER,
+        "mask": (str, type(None)),
+        "context": int,
+    }
+    row = take_fields(data, {**kinds, "status": str, **numbers, "to_original": dict})
+    take_fields(row["to_original"], numbers)
+    return row

@@ -1,12 +1,13 @@
 """Parse, call the library, and end in a way that a shell understands."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from bosch.cli import analyze, bench, compare, eval, export, generate, methods, models, search, train
 from bosch.cli.parser import Parser
-from bosch.errors import BoschError
+from bosch.errors import BoschError, in_words
 from bosch.version import __version__
 
 COMMANDS = (
@@ -25,9 +26,12 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0 well, 2 a user's mistake, 130 Ctrl-C, 141 reader gone."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         arguments = _make_parser().parse_args(sys.argv[1:] if argv is None else argv)
-        arguments.run(arguments)
+        with in_words():
+            arguments.run(arguments)
         sys.stdout.flush()  # a reader that is gone shows here, and not in the interpreter's last words
     except BoschError as error:
         print(f"bosch: error: {' '.join(str(error).split())}", file=sys.stderr)

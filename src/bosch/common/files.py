@@ -20,11 +20,12 @@ def to_path(value: Any) -> Path:
     """The path that a user named.
 
     Raises:
-        BoschError: it is neither a text nor a path.
+        BoschError: it is neither a text nor a path, or no file can be called so.
     """
-    if not isinstance(value, str | os.PathLike):
-        raise BoschError(f"expected the path of a file or a directory, got {value!r:.80}")
-    return Path(value)
+    with contextlib.suppress(TypeError, ValueError):
+        if b"\0" not in os.fsencode(value):
+            return Path(value)
+    raise BoschError(f"expected the path of a file or a directory, got {value!r:.80}")
 
 
 def read_json(path: Path) -> Any:
@@ -72,18 +73,24 @@ def write_json(path: Path, data: Any) -> None:
     """Write JSON atomically: the file is either the old one or the whole new one.
 
     Raises:
-        BoschError: the file cannot be written; the path and the reason are named.
+        BoschError: the file cannot be written, or a number is not finite; the path and the reason are named.
     """
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    try:
+        text = json.dumps(data, indent=1, allow_nan=False)
+    except ValueError:
+        raise BoschError(
+            f"cannot write {path}: a result is NaN or infinite, as where a model's numbers overflow; try another dtype"
+        ) from None
+    write_text(path, text + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically.
+    """Write a text file atomically; of a file's name that is no UTF-8, the bytes are spelled out.
 
     Raises:
         BoschError: the file cannot be written; the path and the reason are named.
     """
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -153,16 +160,22 @@ def as_written_by(what: str, path: Path) -> Iterator[None]:
         path: of the file.
 
     Raises:
-        BoschError: the block met data of another shape.
+        BoschError: the block met data of another shape, or refused it.
     """
     try:
         yield
+    except BoschError as error:
+        raise BoschError(f"{path}: {error}") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BoschError(f"{path} is not what {what} writes: {type(error).__name__}: {error}") from None
 
 
-def take_fields(data: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """The named fields of an object, each of its type; other fields are left where they are.
+Kinds = Mapping[str, type | tuple[type, ...]]
+"""Of each field its type, or several."""
+
+
+def take_fields(data: Any, kinds: Kinds) -> dict[str, Any]:
+    """The named fields of an object, each of its type, or of one of several; other fields are left where they are.
 
     Raises:
         BoschError: it is no object, or a field is missing or of another type.
@@ -172,6 +185,8 @@ def take_fields(data: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
     if missing := [name for name in kinds if name not in data]:
         raise BoschError(f"it lacks {', '.join(missing)}; expected {', '.join(kinds)}")
     for name, kind in kinds.items():
-        if type(data[name]) is not kind:
-            raise BoschError(f"{name} must be of type {kind.__name__}, found {data[name]!r:.40}")
+        several = kind if isinstance(kind, tuple) else (kind,)
+        if type(data[name]) not in several:
+            words = " or ".join(one.__name__ for one in several)
+            raise BoschError(f"{name} must be of type {words}, found {data[name]!r:.40}")
     return {name: data[name] for name in kinds}

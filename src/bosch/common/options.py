@@ -75,13 +75,15 @@ def convert(name: str, kind: Any, value: Any) -> Any:
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
-    """Refuse what is not an integer of at least so much.
+    """Refuse what is not an integer of at least so much, or what 64 bits cannot hold.
 
     Raises:
         BoschError: with the name and the value.
     """
     if type(value) is not int or value < least:
         raise BoschError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if value >= 2**63:
+        raise BoschError(f"{name} must be an integer below 2^63, got {value!r:.80}")
 
 
 def check_positive(name: str, value: Any) -> None:

@@ -98,6 +98,8 @@ class OutputDirectory:
             BoschError: the directory holds another run or something else, another command works in it, or it cannot be
                 written. Nothing was changed then.
         """
+        if self.path.is_dir():
+            self._judge(settings, overwrite)  # what is refused gets no lock either
         with self.held():
             yield self._judge(settings, overwrite)
 

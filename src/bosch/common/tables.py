@@ -41,7 +41,7 @@ def html_table(title: str, lines: Sequence[str], figure: "Figure | None" = None)
         lines: of a table that `text_table` made.
         figure: shown below it, if there is one.
     """
-    cells = [[html.escape(cell.strip()) for cell in line.strip("| ").split(" | ")] for line in lines]
+    cells = [[html.escape(cell.strip()) for cell in line[2:-2].split(" | ")] for line in lines]
     head, _, *body = cells
     rows = ["<tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr>"]
     rows += ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body]

@@ -7,13 +7,13 @@ import shutil
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from bosch.common.files import read_json, write_text
+from bosch.common.files import read_json, read_text, write_text
 from bosch.common.options import check_yarn
 from bosch.common.output import make_directory
 from bosch.common.provenance import provenance
@@ -213,7 +213,8 @@ def _taking(output: Path, overwrite: bool) -> Iterator[Path]:
         raise BoschError(f"cannot write {output}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        Path(f"{partial}.lock").unlink(missing_ok=True)
+        with suppress(OSError):
+            Path(f"{partial}.lock").unlink(missing_ok=True)
 
 
 def _exchange(output: Path, partial: Path) -> None:
@@ -236,13 +237,17 @@ def _exchange(output: Path, partial: Path) -> None:
 
 
 def _put_back(output: Path) -> None:
-    """Undo an exchange that was stopped at any moment."""
-    for replaced in output.glob(f"{REPLACED}*"):
-        for name in (replaced / NEW_NAMES).read_text().splitlines():
+    """Undo an exchange that was stopped at any moment. What lies there may have been made by somebody else: nothing
+    outside the directory is touched."""
+    ours = (path for path in output.glob(f"{REPLACED}*") if not path.is_symlink() and (path / NEW_NAMES).is_file())
+    for replaced in ours:
+        for name in read_text(replaced / NEW_NAMES, "the names of an export").splitlines():
             path = output / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            if name in ("", ".", "..") or path.parent != output:
+                continue
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
         replaced.rename(replaced.with_name(replaced.name.replace(REPLACED, LEAVING, 1)))
-    for leaving in output.glob(f"{LEAVING}*"):
+    for leaving in (path for path in output.glob(f"{LEAVING}*") if not path.is_symlink()):
         for path in leaving.iterdir():
             if path.name != NEW_NAMES:
                 path.rename(output / path.name)

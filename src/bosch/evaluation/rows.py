@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,12 @@ def _parse_row(data: Any) -> Row:
             raise BoschError(f"{name} must be a number, found {value!r:.40}")
     if data["num_examples"] < 1:
         raise BoschError(f"num_examples must be at least 1, found {data['num_examples']}")
-    return Row(**{**data, "examples": tuple({**one} for one in data["examples"])})
+    for example in data["examples"]:
+        take_fields(example, {"depth": (int, float), "distance": int})
+        take_fields(example, dict.fromkeys(example, (bool, int, float)))
+        if not 0 <= example["depth"] <= 1:
+            raise BoschError(f"the depth of a needle must be from 0 to 1, found {example['depth']}")
+    return Row(**{**data, "examples": tuple(data["examples"])})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +90,17 @@ class EvalRows:
         return any((row.target, row.task, row.length) == (target, task, length) for row in self.rows)
 
     def add(self, row: Row) -> "EvalRows":
-        """With one more row."""
+        """With one more row.
+
+        Raises:
+            BoschError: a score is not finite.
+        """
+        for name, value in row.scores.items():
+            if not math.isfinite(value):
+                raise BoschError(
+                    f"the {name} of {row.target} on {row.task} is {value}: the model's logits are not finite; expected "
+                    "weights without NaN, in a dtype that holds what they compute"
+                )
         return dataclasses.replace(self, rows=(*self.rows, row))
 
     def describe(self, target: str, facts: Mapping[str, Any]) -> "EvalRows":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bosch.common.files import to_path
 from bosch.common.lookup import lookup
-from bosch.errors import BoschError
+from bosch.errors import BoschError, in_words
 from bosch.models.packaged import MODELS, fetch
 from bosch.models.positions import extend_positions
 from bosch.models.positions import num_positions as positions_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+@in_words()
 def load_model(
     name_or_path: str,
     *,
@@ -89,6 +90,7 @@ def check_tokens(model: "PreTrainedModel", largest_id: int) -> None:
         )
 
 
+@in_words()
 def random_model(
     name_or_path: str,
     *,
