@@ -12,10 +12,10 @@ demo: $(INSTALLED)  ## search SmolLM2-135M's heads; leaves mask, report and pict
 	$(BIN)/bosch search --model smollm2-135m --ratio 0.5 --window 64 --lengths 256,384,512 --examples 8 --output runs/demo
 
 test: check  ## format, lint, types, and all tests that take seconds
-	$(BIN)/pytest -n 2 -m "not slow and not real_model"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not real_model"
 
 slow: $(INSTALLED)  ## the long tests and those on the real model
-	$(BIN)/pytest -n 2 -m "slow or real_model"
+	$(BIN)/pytest -n 2 --dist worksteal -m "slow or real_model"
 
 test-vllm: $(VLLM)/.installed $(VLLM)/smollm2-hybrid  ## hybrids served by vLLM, which has an environment of its own
 	$(VLLM)/bin/pytest tests/serving

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from bosch.heads import HeadLayout, HeadMask
+from drawing import stop_drawing
 from small_commands import measure_at_once
 from small_search import SIZES, make_tokenizer
 from tiny_checkpoint import TINY
@@ -19,6 +20,7 @@ from tiny_checkpoint import TINY
 hypothesis.settings.register_profile("bosch", deadline=None, max_examples=50, print_blob=True)
 hypothesis.settings.load_profile("bosch")
 torch.set_num_threads(1)
+stop_drawing()
 # A shell that starts the tests in the background may have it ignored, which children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -70,9 +72,8 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def nothing_slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is drawn, no benchmark measures, and no other process is asked; what is written stays as it is."""
+    """No benchmark measures, and no other process is asked; what is written stays as it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **_: file.write(b"drawn"))
         patch.setattr("bosch.bench.run.run_job", measure_at_once)
         patch.setattr("bosch.common.provenance._git_commit", lambda: None)
         patch.setenv("BOSCH_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -16,6 +16,7 @@ from bosch.cli.app import main
 from bosch.decoder import Decoder
 from bosch.experiments.settings import SearchSettings
 from bosch.selectors import METHODS
+from drawing import drawn
 from small_search import snapshot
 from tiny_checkpoint import TINY
 
@@ -83,6 +84,7 @@ def test_a_live_model_and_a_named_one_give_the_same_mask_and_scores(found, tmp_p
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_several_ratios_come_back_from_a_finished_run(tmp_path):
     options = {**QUICK, "ratios": [0.25, 0.5], "dtype": "float32", "output": tmp_path}
     first, again = (bosch.search(str(TINY), **options) for _ in range(2))
@@ -94,7 +96,8 @@ def test_several_ratios_come_back_from_a_finished_run(tmp_path):
 def test_results_show_themselves(found):
     assert str(found).startswith("12 of 24 KV heads sliding (ratio 0.500, window 8)\n\n| mask ")
     assert found.table() in str(found)
-    shown = found._repr_html_()
+    with drawn():
+        shown = found._repr_html_()
     assert shown.count("<tr>") == 1 + 4
     assert 'src="data:image/png;base64,iVBORw0KGgo' in shown
     assert "KV head" in {axis.get_xlabel() for axis in found.plot().axes}

@@ -17,6 +17,7 @@ from bosch.selectors import random_mask
 from tiny_checkpoint import TINY
 
 
+@pytest.mark.slow
 def test_two_workers_have_the_scores_of_none_and_a_killed_one_changes_nothing():
     ray = pytest.importorskip("ray")
     from bosch.scoring.distributed import DistributedEvaluator, Workers
@@ -63,6 +64,7 @@ def test_a_missing_ray_is_named(tmp_path, capsys, monkeypatch):
     assert "pip install 'bosch-swa[ray]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_search_on_two_workers_finds_the_mask_of_none(tmp_path):
     pytest.importorskip("ray")
     options = "--window 8 --ratio 0.5 --lengths 144,192 --examples 12 --heldout 4 --dtype float32"

@@ -24,6 +24,7 @@ from bosch.runs import load_mask
 from bosch.scoring.evaluator import Evaluator
 from bosch.training.loss import distillation_loss
 from families import make_model
+from marks import slow_after
 from small_search import snapshot
 from tiny_checkpoint import TINY
 
@@ -186,7 +187,7 @@ def test_the_states_that_a_batch_ends_in_are_not_kept():
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory_bytes", [1000, 2_050_000, 20_000_000])
+@pytest.mark.parametrize("memory_bytes", slow_after(1, [2_050_000, 1000, 20_000_000]))
 def test_calibration_and_held_out_examples_share_one_memory_budget(memory_bytes, monkeypatch):
     evaluators = []
 
@@ -316,6 +317,19 @@ def test_what_can_be_no_path(path):
     for call in (HeadMask.load, bosch.load_model):
         with pytest.raises(BoschError, match="expected the path of a file or a directory"):
             call(path)
+
+
+def test_half_a_character_is_no_text(finished, world, tmp_path, capsys):
+    (tmp_path / "own.jsonl").write_text('{"prompt": "a", "answer": "b"}\n{"prompt": "\\ud800", "answer": "b"}\n')
+    (tmp_path / "text.jsonl").write_text('{"text": "\\ud800"}\n')
+    own = f"search --model {TINY} {EXAMPLES} --data {tmp_path / 'own.jsonl'} --ratio 0.5 --output {tmp_path / 'out'}"
+    assert "line 2: not valid JSON" in refuse(own.replace("--tasks niah_single_1 ", "").split(), capsys)
+    train = f"train {world['export']} --texts {tmp_path / 'text.jsonl'} --tokens 64 --output {tmp_path / 'out'}"
+    assert "line 1: not valid JSON" in refuse(train.split(), capsys)
+    assert "the prompt must be text" in refuse(["generate", str(finished), "--prompt", "\udcff"], capsys)
+    model, tokenizer = load_model(str(TINY), dtype="float32")
+    with pytest.raises(BoschError, match="example 2 must be a prompt and an answer, both texts"):
+        bosch.search(model, tokenizer, ratio=0.5, window=8, data=[("a", "b"), ("\ud800", "b")])
 
 
 def test_an_integer_beyond_64_bits_is_none(tmp_path, capsys):

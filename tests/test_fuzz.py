@@ -196,7 +196,6 @@ def placed(part: str, words: dict[str, Path]) -> tuple[str, Path]:
     return next(((key, path) for key, path in words.items() if "{" + key + "}" in part), ("", Path()))
 
 
-@pytest.mark.slow
 @QUICK
 @given(command=edited_commands())
 def test_junk_for_an_option_is_a_sentence_and_changes_nothing(command, places):

@@ -40,11 +40,12 @@ def test_it_answers_needles_with_full_attention_only(tiny):
 
 
 @pytest.mark.parametrize("lengths", [(128,), (120, 124, 128)], ids=["even", "padded"])
-def test_incremental_evaluation_equals_plain_passes_on_fifty_masks(tiny, lengths):
+@pytest.mark.parametrize("number", [12, pytest.param(50, marks=pytest.mark.slow)])
+def test_incremental_evaluation_equals_plain_passes(tiny, lengths, number):
     decoder, tokenizer = tiny
     data = examples(tokenizer, "calibration", 6, lengths)
     evaluator = Evaluator(decoder, data, window=WINDOW)
-    for seed in range(50):
+    for seed in range(number):
         mask = random_mask(evaluator.full, seed % 10 / 10, seed)
         score = evaluator.score(mask)
         for example, hit, nll in zip(data.examples, score.hits, score.nlls, strict=True):
@@ -52,12 +53,21 @@ def test_incremental_evaluation_equals_plain_passes_on_fifty_masks(tiny, lengths
             answer = torch.tensor(example.input_ids[example.answer_start :])
             assert hit == bool((logits.argmax(-1) == answer).all())
             assert nll == pytest.approx(float(torch.nn.functional.cross_entropy(logits, answer)), abs=2e-5)
-        if seed % 7 == 0:
+        if seed % 4 == 0:
             evaluator.rebase(mask)
 
 
-@pytest.mark.parametrize(("method", "budget"), [("progressive", 4), ("floating", 4), ("bosch", 20)])
-@pytest.mark.parametrize("ratio", [0.5, 0.75])
+@pytest.mark.parametrize(
+    ("method", "budget", "ratio"),
+    [
+        ("bosch", 20, 0.75),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("progressive", 4, 0.5), ("progressive", 4, 0.75), ("floating", 4, 0.5), ("floating", 4, 0.75),
+                         ("bosch", 20, 0.5)]
+        ),
+    ],
+)  # fmt: skip
 def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     decoder, tokenizer = tiny
     evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 12), window=WINDOW)
@@ -71,7 +81,7 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     assert found >= sorted(randoms)[7]
 
 
-@pytest.mark.parametrize("kind", ["nll", "accuracy+nll"])
+@pytest.mark.parametrize("kind", ["nll", pytest.param("accuracy+nll", marks=pytest.mark.slow)])
 def test_racing_chooses_what_measuring_everything_chooses(tiny, kind):
     """The first unit to slide: of 24 measurements most are given up, and the best of all is found."""
     decoder, tokenizer = tiny
@@ -88,6 +98,7 @@ def test_racing_chooses_what_measuring_everything_chooses(tiny, kind):
     assert raced.cost(singles).full_passes < whole.cost(singles).full_passes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.5, 0.75])
 def test_the_three_stages_beat_layer_patterns_and_are_no_worse_than_static_methods(tiny, ratio):
     decoder, tokenizer = tiny

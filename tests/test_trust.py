@@ -28,7 +28,7 @@ from pathlib import Path
 Path({mark!r}).write_text("this code ran")
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
 class Config(GPTNeoXConfig): pass
-class Model(GPTNeoXForCausalLM): pass
+class Model(GPTNeoXForCausalLM): config_class = Config
 class Words(PreTrainedTokenizerFast): pass
 """
 
@@ -36,16 +36,11 @@ class Words(PreTrainedTokenizerFast): pass
 class Places:
     """Directories that somebody prepared, and what their code would leave behind."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, honest: Path) -> None:
+        """With the results of somebody honest, changed."""
+        shutil.copytree(honest, folder, dirs_exist_ok=True)
         self.folder, self.mark = folder, folder / "mark"
         self.model, self.run, self.runs = folder / "hostile", folder / "run", (folder / "run-a", folder / "run-b")
-        full = HeadMask.all_full(HeadLayout((4,) * 6), 8)
-        full.localize([(0, 0)]).save(folder / "mask.json")
-        (folder / "text.txt").write_text("The grass is green. " * 60)
-        for path, ratio in ((self.run, 0.5), (self.runs[0], 0.25), (self.runs[1], 0.5)):
-            searching = f"search --model {TINY} {EXAMPLES} --ratio {ratio} --method intr --output {path}"
-            assert main(searching.split()) == 0
-        assert main(["export", str(self.run), "--output", str(folder / "export")]) == 0
         shutil.copytree(TINY, self.model)
         for path in (self.model, folder / "export"):
             self.poison(path, kind)
@@ -80,9 +75,23 @@ class Bomb:
         return Path.write_text, (Path(self.mark), "this code ran")
 
 
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory) -> Path:
+    """A mask, a text, three searches and an export."""
+    folder = tmp_path_factory.mktemp("honest")
+    full = HeadMask.all_full(HeadLayout((4,) * 6), 8)
+    full.localize([(0, 0)]).save(folder / "mask.json")
+    (folder / "text.txt").write_text("The grass is green. " * 60)
+    for name, ratio in (("run", 0.5), ("run-a", 0.25), ("run-b", 0.5)):
+        searching = f"search --model {TINY} {EXAMPLES} --ratio {ratio} --method intr --output {folder / name}"
+        assert main(searching.split()) == 0
+    assert main(["export", str(folder / "run"), "--output", str(folder / "export")]) == 0
+    return folder
+
+
 @pytest.fixture(scope="module", params=["known", "unknown", "pickle"])
-def places(request, tmp_path_factory) -> Places:
-    return Places(tmp_path_factory.mktemp(request.param), request.param)
+def places(request, honest, tmp_path_factory) -> Places:
+    return Places(tmp_path_factory.mktemp(request.param), request.param, honest)
 
 
 TRAIN = "--texts {f}/text.txt --tokens 64 --tokens-per-step 32 --sequence-length 32 --precision float32"
@@ -147,9 +156,9 @@ def test_no_function_runs_code_from_files(name, places):
     assert not places.mark.exists()
 
 
-def test_the_flag_of_this_call_lets_it_run(tmp_path):
+def test_the_flag_of_this_call_lets_it_run(honest, tmp_path):
     """So the code above is such that it would run; the model that it brings has other weights than the checkpoint."""
-    places = Places(tmp_path, "unknown")
+    places = Places(tmp_path, "unknown", honest)
     with pytest.raises(BoschError, match="lacks weights"):
         load_model(str(places.model), trust_remote_code=True)
     assert places.mark.read_text() == "this code ran"

@@ -4,6 +4,7 @@ import pytest
 from masks_by_hand import LAYOUT, sliding
 from matplotlib.figure import Figure
 
+import drawing
 from bosch.analysis.locality import LocalityChoice, draw_locality
 from bosch.analysis.overlap import Panel, draw_overlap
 from bosch.analysis.units import draw_layers, draw_units
@@ -87,10 +88,11 @@ def test_locality_orders_units_by_score_and_colours_them_by_choice(drawn, tmp_pa
 def test_names_are_shown_as_they_are(tmp_path):
     """A dollar sign begins a formula in matplotlib, and a wrong formula ends the drawing."""
     found = LocalityChoice({unit: float(unit[1]) for unit in LAYOUT.units()}, A)
-    draw_overlap([Panel(AWKWARD, (AWKWARD, "b"), ((0, 1), (1, 0)))], AWKWARD, tmp_path / "overlap")
-    draw_layers({AWKWARD: A}, tmp_path / "layers")
-    draw_units({AWKWARD: A}, tmp_path / "units")
-    draw_locality(found, AWKWARD, AWKWARD, tmp_path / "locality")
+    with drawing.drawn():
+        draw_overlap([Panel(AWKWARD, (AWKWARD, "b"), ((0, 1), (1, 0)))], AWKWARD, tmp_path / "overlap")
+        draw_layers({AWKWARD: A}, tmp_path / "layers")
+        draw_units({AWKWARD: A}, tmp_path / "units")
+        draw_locality(found, AWKWARD, AWKWARD, tmp_path / "locality")
     assert len(list(tmp_path.iterdir())) == 8
     for name in ("overlap", "layers", "units", "locality"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from masks_by_hand import LAYOUT, WINDOW, sliding, squeezed
-from matplotlib.figure import Figure
 
 from bosch.cli import analyze, app, main
 from bosch.heads import HeadLayout, HeadMask
@@ -33,18 +32,6 @@ def here(tmp_path, monkeypatch):
                 other.save(f"{model}/{method}@{ratio}.json", {"method": method, "model": f"some/{model}"})
     scores = {unit: 10.0 - number for number, unit in enumerate(UNITS)}
     save_unit_scores(Path("razor.json"), Measured(scores, Cost(0, 1.0, 1.0)), {"window": WINDOW, "sinks": 0})
-
-
-@pytest.fixture(autouse=True)
-def no_drawing(monkeypatch):
-    """It takes longer than everything else here; the figures are made all the same."""
-    for name in ("overlap", "units", "locality"):
-        monkeypatch.setattr(f"bosch.analysis.{name}.save_figure", save_nothing)
-
-
-def save_nothing(_: Figure, path: Path) -> None:
-    for kind in ("png", "svg"):
-        Path(f"{path}.{kind}").write_text("drawn")
 
 
 def files(model: str, ratio: float | str = 0.25, methods: tuple[str, ...] = ("dcam", "razor", "bosch")) -> list[str]:

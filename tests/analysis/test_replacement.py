@@ -57,6 +57,7 @@ def test_the_ratio_stays_and_nothing_new_comes_in(pair, seed):
     assert mask == replace_randomly(smaller, larger, seed)
 
 
+@pytest.mark.slow
 def test_a_seed_means_the_same_in_every_process():
     code = (
         "from bosch.experiments.replacement import replace_randomly\nfrom bosch.heads import HeadLayout, HeadMask\n"

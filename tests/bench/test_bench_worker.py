@@ -117,6 +117,7 @@ def test_a_child_says_what_the_user_can_mend(tmp_path):
     assert json.loads(line) == {"error": f"no such directory: {tmp_path / 'nowhere'}"}
 
 
+@pytest.mark.slow
 def test_the_whole_command_measures_a_config(config_path, tmp_path, capfd):
     directory = BenchDirectory(tmp_path / "out")
     options = ["--random-weights", "--ratios", "0.5", "--window", "11", "--contexts", "61,13", "--new-tokens", "2"]

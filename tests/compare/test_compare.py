@@ -17,6 +17,8 @@ from bosch.experiments.settings import CompareSettings
 from bosch.heads import HeadLayout, HeadMask, quota
 from bosch.runs import RunDirectory
 from bosch.scoring.evaluator import Evaluator
+from drawing import drawn
+from marks import slow_after
 from small_search import OPTIONS
 
 LAYOUT = HeadLayout((3, 3, 3))
@@ -36,7 +38,8 @@ def arguments(model_path, output, *flags, **changes) -> list[str]:
 def finished(model_path, tmp_path_factory) -> ComparisonDirectory:
     """A finished comparison: to look at, not to change."""
     directory = ComparisonDirectory(tmp_path_factory.mktemp("finished") / "compare")
-    assert main(arguments(model_path, directory.path)) == 0
+    with drawn():
+        assert main(arguments(model_path, directory.path)) == 0
     return directory
 
 
@@ -122,7 +125,7 @@ def test_the_same_command_changes_nothing_and_runs_nothing(finished, model_path,
     assert "| progressive" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("moment", [0, 7, 40])
+@pytest.mark.parametrize("moment", slow_after(1, [7, 0, 40]))
 def test_a_stopped_comparison_goes_on(finished, model_path, tmp_path, monkeypatch, moment):
     evaluate, count = Evaluator._run, itertools.count()
 

@@ -8,6 +8,7 @@ from bosch.deploy.hybridize import hybridize
 from bosch.errors import BoschError
 from bosch.heads import HeadLayout, HeadMask
 from end_to_end import check_family
+from marks import slow_after
 from small_models import small_model
 
 SAMPLE = [
@@ -17,7 +18,7 @@ SAMPLE = [
 """Of each kind of attention, state and projection one."""
 
 
-@pytest.mark.parametrize("model_type", SAMPLE)
+@pytest.mark.parametrize("model_type", slow_after(6, SAMPLE))
 def test_family_end_to_end(model_type, tmp_path):
     decoder = check_family(small_model(model_type), tmp_path)
     assert decoder.layout.num_units

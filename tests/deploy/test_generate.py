@@ -11,6 +11,7 @@ from transformers import DynamicCache
 from bosch.deploy.modeling_bosch import CACHE
 from bosch.heads import HeadMask
 from families import FAMILIES
+from marks import slow_after
 
 PATTERNS = ["mixed", "all full", "all sliding"]
 
@@ -35,7 +36,7 @@ def unpadded(*shape):
     return {"input_ids": tokens(*shape), "attention_mask": torch.ones(shape, dtype=torch.int64)}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_after(4, FAMILIES))
 def test_every_family_greedy_in_chunks_padded_and_with_beams(family):
     model = stock_model(family)
     mask = some_mask(model, 7, 2)

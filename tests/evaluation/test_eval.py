@@ -18,6 +18,7 @@ from bosch.evaluation import needles, parts
 from bosch.evaluation.needle_report import _share_beyond, depth_table
 from bosch.evaluation.rows import EvalRows, Row
 from bosch.heads import HeadMask
+from drawing import drawn
 from evaluation.conftest import MASK
 from evaluation.local_data import document, problem, write_lines
 from small_search import snapshot
@@ -36,7 +37,8 @@ def arguments(output, *words, **changes) -> list[str]:
 def evaluated(mask_path, tmp_path_factory):
     """The tiny model and one mask on all needle tasks: to look at, not to change."""
     path = tmp_path_factory.mktemp("eval") / "run"
-    assert main([*arguments(path, TINY, mask=mask_path), "--generate"]) == 0
+    with drawn():
+        assert main([*arguments(path, TINY, mask=mask_path), "--generate"]) == 0
     return path
 
 
@@ -117,6 +119,7 @@ def test_a_depth_table_is_the_share_in_each_tenth():
     assert all(table[tenth] == [None, None] for tenth in (2, 3, 4, 6, 7, 8))
 
 
+@pytest.mark.slow
 def test_a_stopped_evaluation_goes_on_after_its_last_whole_part(evaluated, mask_path, tmp_path, monkeypatch):
     asked = []
     measure = needles.measure_needles
@@ -160,6 +163,7 @@ def test_other_settings_and_other_weights_are_refused(tmp_path, capsys):
     assert rows.rows
 
 
+@pytest.mark.slow
 def test_windows_are_those_of_the_same_mask(tiny, mask_path, exported_half, tmp_path):
     """A mask, the exported hybrid of it, and the mask with another window written into it."""
     options = {"tasks": "niah_single_1", "lengths": 149, "examples": 4}

@@ -85,6 +85,7 @@ def test_a_limited_run_is_marked_as_no_result(tasks, tmp_path):
     assert "not a result" in (tmp_path / "run" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_sentence(tasks, tmp_path, capsys):
     assert run(tmp_path / "run", TINY, tasks="bosch_spell", include=tasks) == 2
     assert "lm-eval knows no task 'bosch_spell'; did you mean 'bosch_spells'?" in capsys.readouterr().err
@@ -140,6 +141,7 @@ def tiny_with_eos(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_rulers_tasks_run_on_a_live_model(tiny_with_eos, tmp_path, capsys):
     """From the command line to the table; a model without an EOS is refused, as lm-eval needs one."""
     options = {"tasks": "niah_single_1", "lengths": 4096, "limit": 2, "yarn": 4}
@@ -181,6 +183,7 @@ def test_code_beside_a_tokenizer_is_not_run_by_rulers_tasks(tiny, tmp_path, monk
     assert loaded("the special magic").input_ids == tokenizer("the special magic").input_ids
 
 
+@pytest.mark.slow
 def test_no_network_is_one_sentence(tiny_with_eos, tmp_path, capsys, monkeypatch):
     import socket
 

@@ -12,6 +12,7 @@ import pytest
 from bosch.calibration import TASKS, make_examples
 from bosch.calibration.haystack import shipped_prose
 from calibration.small_tokenizers import byte_level
+from marks import slow_after
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("wonderwords")
@@ -77,7 +78,7 @@ def place(context: str, key: str) -> float:
     return next(match.start() for match in NEEDLE.finditer(context) if match[2] == key) / len(context)
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", slow_after(1, sorted(TASKS)))
 def test_layout(name, generate, tokenizer):
     task = TASKS[name]
     theirs = [(f"{sample['input']} {sample['gen_prefix']}", sample["outputs"][0]) for sample in generate(task)]
@@ -115,7 +116,7 @@ def test_layout(name, generate, tokenizer):
         assert 0.3 < fmean(found) < 0.7
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", slow_after(1, sorted(TASKS)))
 def test_length_bounds(name, generate, tokenizer):
     """Both keep prompt and answer within the length; the generator leaves 128 tokens for any answer."""
     task = TASKS[name]

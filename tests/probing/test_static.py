@@ -17,6 +17,7 @@ from bosch.selectors import METHODS, Problem
 from bosch.selectors.static.ranking import Ranking, measure_rankings
 from bosch.selectors.static.razor import period, probe
 from families import make_model
+from marks import slow_after
 
 WINDOW = 7
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "gpt_neox"]
@@ -137,7 +138,7 @@ def group_means(decoder, per_head):
     return result
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_after(2, FAMILIES))
 @pytest.mark.parametrize("sinks", [0, 2])
 @pytest.mark.parametrize("method", ["dcam", "apl", "proxy", "qada", "lazy", "fisher"])
 def test_scores_follow_their_formulas(method, sinks, family):

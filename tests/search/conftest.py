@@ -25,9 +25,3 @@ def finished(command: Callable[..., list[str]], tmp_path_factory: pytest.TempPat
     path = tmp_path_factory.mktemp("finished") / "run"
     assert main(command(path)) == 0
     return path
-
-
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than a small search."""
-    monkeypatch.setattr("bosch.experiments.search_report.save_figure", lambda *_: None)

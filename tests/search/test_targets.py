@@ -27,7 +27,6 @@ def aim(command, directory, **target):
     return main(arguments[:position] + arguments[position + 2 :])
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_several_ratios_are_one_search(command, tmp_path):
     run = RunDirectory(tmp_path / "run")
     assert aim(command, run.path, ratios="0.75,0.25,0.5") == 0
@@ -43,7 +42,6 @@ def test_several_ratios_are_one_search(command, tmp_path):
     assert [record["score"] >= record["score_before_exchanges"] for record in records] == [True] * 3
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_budget_of_bytes_is_kept_and_the_front_says_so(command, tmp_path):
     """A token takes 2 * 8 numbers of 4 bytes in each of 9 units: 100 tokens fill 57,600 bytes, 4 of them 2,304."""
     run = RunDirectory(tmp_path / "run")
@@ -77,7 +75,6 @@ def test_the_largest_ratio_within_a_drop(scores, max_drop):
     assert selection.mask.num_localized == expected
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_drop_from_the_command_line(command, tmp_path):
     run = RunDirectory(tmp_path / "run")
     assert aim(command, run.path, max_drop=0.3) == 0

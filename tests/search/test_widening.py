@@ -75,7 +75,6 @@ def test_without_measurements_or_units_left_the_mask_stays():
     assert everything.mask == everything.path[-1]
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_search_with_wider_windows(command, tmp_path):
     """The mask takes no more bytes than the one of one window, scores better on the calibration set, is resumed, and
     both are in the report."""

@@ -21,6 +21,7 @@ from bosch.scoring.objective import Objective
 from bosch.selectors import Problem, random_mask
 from bosch.selectors.static.attribution import Attribution, answer_nlls, attributions, gate_gradients
 from families import FAMILIES, make_model
+from marks import slow_after
 from reference import native_window, visible
 from tiny_checkpoint import TINY
 
@@ -83,7 +84,7 @@ def keep_float64(model) -> None:
             module.forward = norm
 
 
-@pytest.mark.parametrize("family", ["gpt_neox", "llama", "qwen3", "gemma3"])
+@pytest.mark.parametrize("family", slow_after(1, ["llama", "gpt_neox", "qwen3", "gemma3"]))
 def test_gradient_equals_finite_differences_of_dense_attention(family):
     """With sinks, prompts of different lengths in one padded batch, and in the last family layers that slide by
     themselves and have no gate."""

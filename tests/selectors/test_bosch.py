@@ -15,6 +15,7 @@ from bosch.selectors.stages.groups import make_groups, select_in_groups
 from bosch.selectors.stages.importance import layer_importance
 from bosch.selectors.stages.ratios import adaptive_ratios, levels_of, relative_drops
 from bosch.selectors.stages.three_stages import Bosch
+from marks import slow_after
 
 LAYOUT = HeadLayout((3, 3, 3))
 
@@ -128,7 +129,7 @@ def test_stage_2_spares_the_layers_whose_drop_reached_gamma():
 
 
 @pytest.mark.parametrize("kind", ["nll", "accuracy"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", slow_after(1, range(3)))
 def test_giving_up_masks_that_cannot_be_the_best_changes_nothing(kind, seed):
     """Four layers of eight units with random weights and pairs; a scorer that gives up, and one that never does."""
 

@@ -160,6 +160,7 @@ def bosch(*words: str, env: dict[str, str]) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "bosch", *words], env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_method_of_another_package_is_listed_with_its_origin_and_mistakes_are_warned_of(with_plugin):
     listed = bosch("methods", env=with_plugin)
     lines = listed.stdout.splitlines()
@@ -170,6 +171,7 @@ def test_a_method_of_another_package_is_listed_with_its_origin_and_mistakes_are_
     assert "'nowhere:X' of lower-half cannot be loaded, so it is left out" in listed.stderr
 
 
+@pytest.mark.slow
 def test_a_method_of_another_package_searches(with_plugin, tmp_path):
     options = ["--window", "8", "--lengths", "96", "--examples", "1", "--heldout", "1", "--tasks", "niah_single_1"]
     found = bosch(
@@ -185,6 +187,7 @@ def test_a_method_of_another_package_searches(with_plugin, tmp_path):
     assert printed.strip() == str([(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)])
 
 
+@pytest.mark.slow
 def test_a_method_of_another_package_is_under_the_conformance_tests(with_plugin):
     command = [sys.executable, "-m", "pytest", "-q", __file__, "-k", "lower-half", "-p", "no:cacheprovider"]
     result = subprocess.run(command, env=with_plugin, capture_output=True, text=True, check=False)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -172,11 +171,6 @@ def test_another_text_is_another_training(tiny_export, books, tmp_path, capsys) 
     assert train(tiny_export, tmp_path / "run", "--overwrite", **changes) == 0
 
 
-@pytest.fixture
-def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: file.write(b"drawn"))
-
-
 def training(path: Path, accuracies: list[float], examples: str = "abc", earlier: bool = False) -> Path:
     """What `bosch train` leaves, or an earlier version of it left, written by hand."""
     path.mkdir()
@@ -195,7 +189,6 @@ def training(path: Path, accuracies: list[float], examples: str = "abc", earlier
     return path
 
 
-@pytest.mark.usefixtures("no_drawing")
 def test_curves(tmp_path, capsys) -> None:
     one, other = training(tmp_path / "bosch", [0.25, 0.5, 0.75]), training(tmp_path / "intr", [0, 0.5], earlier=True)
     assert main(["analyze", "curves", str(one), str(other), "--output", str(tmp_path / "curves")]) == 0

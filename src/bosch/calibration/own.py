@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bosch.calibration.examples import Example, ExampleSet
 from bosch.calibration.items import SPLITS, Split
 from bosch.calibration.tokens import as_chat, check_tokenizer, tokenize
-from bosch.common.files import read_json_lines, read_text, take_fields
+from bosch.common.files import is_text, read_json_lines, read_text, take_fields
 from bosch.errors import BoschError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def pair_examples(
     examples: dict[str, Example] = {}
     for number, pair in enumerate(pairs, start=1):
         texts = list(pair) if isinstance(pair, list | tuple) else []
-        if len(texts) != 2 or not all(isinstance(text, str) and text for text in texts):
+        if len(texts) != 2 or not all(is_text(text) and text for text in texts):
             raise BoschError(f"example {number} must be a prompt and an answer, both texts, got {pair!r:.60}")
         prompt, answer = texts
         if prompt not in examples:

@@ -144,11 +144,32 @@ def read_json_lines(path: Path, parse: Callable[[Any], T], *, origin: str, limit
 
 def _parse_line(path: Path, number: int, line: str, parse: Callable[[Any], T]) -> T:
     try:
-        return parse(json.loads(line))
+        return parse(parse_line(line))
     except BoschError as error:
         raise BoschError(f"{path}, line {number}: {error}") from None
-    except (ValueError, RecursionError) as error:  # ValueError: also numbers of 4301 digits
+    except (ValueError, RecursionError) as error:
         raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
+
+
+def parse_line(line: str) -> Any:
+    """The JSON of one line.
+
+    Raises:
+        ValueError: it is not JSON, or holds a number of 4301 digits or half a character.
+        RecursionError: it is too deep.
+    """
+    data = json.loads(line)
+    if "\\ud" in line.lower():
+        json.dumps(data, ensure_ascii=False).encode()
+    return data
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is text without half a character, of which no tokenizer makes tokens."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 @contextlib.contextmanager

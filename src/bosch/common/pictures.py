@@ -22,6 +22,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG to look at and as SVG to print, atomically; the path is without its suffix. The same figure
     gives the same bytes, whenever it is drawn."""
     FigureCanvasAgg(figure)
+    figure.draw_without_rendering()  # the layout, which would be made anew for each file
+    figure.set_layout_engine("none")
     for kind, metadata in (("png", {}), ("svg", {"Date": None})):
         drawn = io.BytesIO()
         with rc_context({"svg.hashsalt": path.name}):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TextStreamer
 
+from bosch.common.files import is_text
 from bosch.deploy.modeling_bosch import BoschCache
 from bosch.errors import BoschError
 from bosch.models.loading import check_tokens
@@ -73,8 +74,10 @@ def generate(
         silent: print nothing.
 
     Raises:
-        BoschError: the prompt is empty, or has a token that the model has no embedding for.
+        BoschError: the prompt is empty or no text, or has a token that the model has no embedding for.
     """
+    if not is_text(prompt):
+        raise BoschError(f"the prompt must be text, got {prompt!r:.60}")
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
     if not prompt or not inputs["input_ids"].numel():
         raise BoschError("the prompt is empty; expected some text")

@@ -4,13 +4,13 @@ after the other, never all at once; and a document as tokens."""
 import dataclasses
 import hashlib
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bosch.common.files import parse_line
 from bosch.common.lookup import import_extra
 from bosch.errors import BoschError
 
@@ -187,7 +187,7 @@ def _read_json_lines(path: Path, field: str) -> Iterator[str]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    data = json.loads(line)
+                    data = parse_line(line)
                 except (ValueError, RecursionError) as error:
                     raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
                 yield _take(data, field, f"{path}, line {number}")

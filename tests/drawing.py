@@ -1,0 +1,26 @@
+"""Pictures take longer than nearly all else that is tested, so a file of one is a word, unless a test looks at it."""
+
+import contextlib
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+
+_savefig = Figure.savefig
+
+
+def write_a_word(figure: Figure, file, **_: object) -> None:
+    file.write(b"drawn")
+
+
+def stop_drawing() -> None:
+    Figure.savefig = write_a_word
+
+
+@contextlib.contextmanager
+def drawn() -> Iterator[None]:
+    """Pictures are drawn while the block runs."""
+    Figure.savefig = _savefig
+    try:
+        yield
+    finally:
+        stop_drawing()
