@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
@@ -9,7 +10,10 @@ _savefig = Figure.savefig
 
 
 def write_a_word(figure: Figure, file, **_: object) -> None:
-    file.write(b"drawn")
+    if isinstance(file, str | Path):
+        Path(file).write_bytes(b"drawn")
+    else:
+        file.write(b"drawn")
 
 
 def stop_drawing() -> None:
