@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-_savefig = Figure.savefig
+_savefig, _lay_out = Figure.savefig, Figure.draw_without_rendering
 
 
 def write_a_word(figure: Figure, file, **_: object) -> None:
@@ -17,13 +17,13 @@ def write_a_word(figure: Figure, file, **_: object) -> None:
 
 
 def stop_drawing() -> None:
-    Figure.savefig = write_a_word
+    Figure.savefig, Figure.draw_without_rendering = write_a_word, lambda figure: None
 
 
 @contextlib.contextmanager
 def drawn() -> Iterator[None]:
     """Pictures are drawn while the block runs."""
-    Figure.savefig = _savefig
+    Figure.savefig, Figure.draw_without_rendering = _savefig, _lay_out
     try:
         yield
     finally:

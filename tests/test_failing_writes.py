@@ -20,6 +20,7 @@ import pytest
 
 from bosch.cli.app import COMMANDS
 from bosch.common.output import LOCK
+from marks import slow_after
 from small_commands import CASES, Case, content, run
 from small_search import snapshot
 
@@ -162,7 +163,7 @@ def every(num_writes: int) -> Iterable[int]:
     return range(1, num_writes + 1)
 
 
-at_moments = pytest.mark.parametrize("moments", [few, pytest.param(every, marks=pytest.mark.slow)])
+at_moments = pytest.mark.parametrize("moments", slow_after(1, [few, every]))
 # The thread in which tensorboard writes ends with its error, which the training then meets.
 pytestmark = [
     pytest.mark.usefixtures("nothing_slow"),

@@ -1,6 +1,6 @@
 """Junk for every option and in every file that is read: a sentence and status 2, never a traceback, and nothing lost.
 
-Each property is drawn a hundred times here, always the same draws, and a thousand times and more in the slow tests.
+The three are drawn two hundred times here, always the same draws, and a thousand times and more in the slow tests.
 """
 
 import argparse

@@ -13,6 +13,7 @@ from bosch.scoring.evaluator import Evaluator
 from bosch.scoring.objective import Objective
 from bosch.selectors import METHODS, Problem, random_mask
 from bosch.selectors.floating import Floating
+from marks import slow_after
 from tiny_checkpoint import TINY
 
 WINDOW = 8
@@ -40,7 +41,7 @@ def test_it_answers_needles_with_full_attention_only(tiny):
 
 
 @pytest.mark.parametrize("lengths", [(128,), (120, 124, 128)], ids=["even", "padded"])
-@pytest.mark.parametrize("number", [12, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", slow_after(1, [12, 50]))
 def test_incremental_evaluation_equals_plain_passes(tiny, lengths, number):
     decoder, tokenizer = tiny
     data = examples(tokenizer, "calibration", 6, lengths)
@@ -57,17 +58,8 @@ def test_incremental_evaluation_equals_plain_passes(tiny, lengths, number):
             evaluator.rebase(mask)
 
 
-@pytest.mark.parametrize(
-    ("method", "budget", "ratio"),
-    [
-        ("bosch", 20, 0.75),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [("progressive", 4, 0.5), ("progressive", 4, 0.75), ("floating", 4, 0.5), ("floating", 4, 0.75),
-                         ("bosch", 20, 0.5)]
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("method", "budget"), slow_after(1, [("bosch", 20), ("progressive", 4), ("floating", 4)]))
+@pytest.mark.parametrize("ratio", slow_after(1, [0.75, 0.5]))
 def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     decoder, tokenizer = tiny
     evaluator = Evaluator(decoder, examples(tokenizer, "calibration", 12), window=WINDOW)
@@ -81,7 +73,7 @@ def test_a_search_keeps_what_random_masks_lose(tiny, method, budget, ratio):
     assert found >= sorted(randoms)[7]
 
 
-@pytest.mark.parametrize("kind", ["nll", pytest.param("accuracy+nll", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", slow_after(1, ["nll", "accuracy+nll"]))
 def test_racing_chooses_what_measuring_everything_chooses(tiny, kind):
     """The first unit to slide: of 24 measurements most are given up, and the best of all is found."""
     decoder, tokenizer = tiny

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from stand_in import MODEL, UNITS, read_log, write_script
 
-from bosch.bench import children, report, rows, run
+from bosch.bench import children, rows, run
 from bosch.bench.rows import BenchDirectory
 from bosch.bench.settings import BenchSettings
 from bosch.cli import main
@@ -59,14 +59,8 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch) -> Bench:
-    monkeypatch.setattr(report, "draw_rows", lambda *_: None)
     # A process that takes longer than all others.
     monkeypatch.setattr("bosch.common.provenance._git_commit", lambda: None)
-    return Bench(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def drawing_bench(tmp_path, monkeypatch) -> Bench:
     return Bench(tmp_path, monkeypatch)
 
 
@@ -130,8 +124,7 @@ def test_one_window_may_be_called_so(bench):
     assert len(bench.children) == 2
 
 
-def test_report_and_spreadsheet_say_what_the_rows_say(drawing_bench, capsys):
-    bench = drawing_bench
+def test_report_and_spreadsheet_say_what_the_rows_say(bench, capsys):
     with drawn():
         assert bench() == 0
     printed = capsys.readouterr().out
@@ -186,8 +179,7 @@ def test_out_of_memory_is_a_row_here_and_at_all_longer_contexts(bench, failure, 
     assert capsys.readouterr().err == ""
 
 
-def test_everything_out_of_memory_is_still_a_report(drawing_bench):
-    bench = drawing_bench
+def test_everything_out_of_memory_is_still_a_report(bench):
     bench.child(moment=(0, 100), failure="raise MemoryError")
     assert bench(ratios="0", contexts="100") == 0
     assert [row["status"] for row in bench.rows] == ["out of memory"] * 2

@@ -91,7 +91,6 @@ def test_a_token_reaches_as_far_as_the_windows_of_all_layers(wrap: Callable[[nn.
     sliding = HeadMask.all_sliding(decoder.layout, WINDOW)
     with decoder.hybrid(sliding):
         assert reach(wrap(model), 5) == list(range(5, 5 + LAYERS * (WINDOW - 1) + 1)) == list(range(5, 15))
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def launch(**changes: object) -> Accelerator:
@@ -161,7 +160,6 @@ def sharding_launch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def test_a_sharded_training_is_the_plain_one_and_leaves_an_ordinary_export(

@@ -118,8 +118,9 @@ def read_rows(directory: BenchDirectory, claim: Claim, provenance: Mapping[str, 
 
 
 def _read(directory: BenchDirectory) -> BenchRows:
+    found = read_json(directory.rows)
     with as_written_by("a benchmark", directory.rows):
-        data = take_fields(read_json(directory.rows), {"schema": str, "provenance": dict, "model": dict, "rows": list})
+        data = take_fields(found, {"schema": str, "provenance": dict, "model": dict, "rows": list})
         if data["schema"] != directory.schema:
             raise BoschError(f"expected the schema {directory.schema!r}, found {data['schema']!r}")
         return BenchRows(data["provenance"], data["model"], tuple(map(_check_row, data["rows"])))

@@ -143,33 +143,37 @@ def read_json_lines(path: Path, parse: Callable[[Any], T], *, origin: str, limit
 
 
 def _parse_line(path: Path, number: int, line: str, parse: Callable[[Any], T]) -> T:
+    data = parse_line(path, number, line)
     try:
-        return parse(parse_line(line))
+        return parse(data)
     except BoschError as error:
         raise BoschError(f"{path}, line {number}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
 
 
-def parse_line(line: str) -> Any:
-    """The JSON of one line.
+def parse_line(path: Path, number: int, line: str) -> Any:
+    """The JSON of one line of a file.
 
     Raises:
-        ValueError: it is not JSON, or holds a number of 4301 digits or half a character.
-        RecursionError: it is too deep.
+        BoschError: it is not JSON, is too deep, or holds a number of 4301 digits or half a character.
     """
-    data = json.loads(line)
-    if "\\ud" in line.lower():
-        json.dumps(data, ensure_ascii=False).encode()
+    try:
+        data = json.loads(line)
+        if "\\ud" in line.lower():
+            json.dumps(data, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
     return data
 
 
 def is_text(value: Any) -> bool:
     """Whether a value is text without half a character, of which no tokenizer makes tokens."""
+    if not isinstance(value, str):
+        return False
     try:
-        return isinstance(value, str) and value.encode() is not None
+        value.encode()
     except UnicodeEncodeError:
         return False
+    return True
 
 
 @contextlib.contextmanager

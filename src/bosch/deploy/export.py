@@ -239,19 +239,25 @@ def _exchange(output: Path, partial: Path) -> None:
 def _put_back(output: Path) -> None:
     """Undo an exchange that was stopped at any moment. What lies there may have been made by somebody else: nothing
     outside the directory is touched."""
-    ours = (path for path in output.glob(f"{REPLACED}*") if not path.is_symlink() and (path / NEW_NAMES).is_file())
-    for replaced in ours:
+    for replaced in _directories(output, REPLACED):
+        if not (replaced / NEW_NAMES).is_file():
+            continue
         for name in read_text(replaced / NEW_NAMES, "the names of an export").splitlines():
             path = output / name
             if name in ("", ".", "..") or path.parent != output:
                 continue
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
         replaced.rename(replaced.with_name(replaced.name.replace(REPLACED, LEAVING, 1)))
-    for leaving in (path for path in output.glob(f"{LEAVING}*") if not path.is_symlink()):
+    for leaving in _directories(output, LEAVING):
         for path in leaving.iterdir():
             if path.name != NEW_NAMES:
                 path.rename(output / path.name)
         shutil.rmtree(leaving)
+
+
+def _directories(output: Path, beginning: str) -> list[Path]:
+    """Those of such names that an export may have made: it makes no links."""
+    return [path for path in output.glob(f"{beginning}*") if not path.is_symlink()]
 
 
 def _clean(output: Path) -> None:

@@ -24,9 +24,10 @@ def write_report(directory: EvalDirectory, settings: EvalSettings, rows: EvalRow
     """
     write_text(directory.csv, rows.to_csv())
     pictures = draw_needles(rows, directory.path) if rows.of("niah") else []
+    run = read_json(directory.settings)
     with as_written_by("an evaluation", directory.settings):
         names = ("bosch", "torch", "transformers", "platform")
-        origin = take_fields(read_json(directory.settings)["provenance"], dict.fromkeys(names, str))
+        origin = take_fields(run["provenance"], dict.fromkeys(names, str))
     lines = [
         f"# Evaluation of {', '.join(settings.targets)}",
         "",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bosch.common.files import read_json, take_fields, write_json
+from bosch.common.files import as_written_by, read_json, take_fields, write_json
 from bosch.common.output import RowsDirectory
 from bosch.errors import BoschError
 
@@ -66,8 +66,7 @@ def _parse_row(data: Any) -> Row:
     if data["num_examples"] < 1:
         raise BoschError(f"num_examples must be at least 1, found {data['num_examples']}")
     for example in data["examples"]:
-        take_fields(example, {"depth": (int, float), "distance": int})
-        take_fields(example, dict.fromkeys(example, (bool, int, float)))
+        take_fields(example, {**dict.fromkeys(example, (bool, int, float)), "depth": (int, float), "distance": int})
         if not 0 <= example["depth"] <= 1:
             raise BoschError(f"the depth of a needle must be from 0 to 1, found {example['depth']}")
     return Row(**{**data, "examples": tuple(data["examples"])})
@@ -140,17 +139,13 @@ class EvalRows:
         if not path.exists():
             return cls()
         data = read_json(path)
-        try:
+        with as_written_by("an evaluation", path):
             if data["schema"] != ROWS_SCHEMA:
                 raise BoschError(f"expected the schema {ROWS_SCHEMA!r}, found {data['schema']!r}")
             rows = tuple(_parse_row(row) for row in data["rows"])
             found = cls({name: {**facts} for name, facts in data["models"].items()}, rows)
             found.to_csv()  # every row's model is there, with what is shown of it
-            return found
-        except BoschError as error:
-            raise BoschError(f"{path}: {error}") from None
-        except (AttributeError, KeyError, TypeError) as error:
-            raise BoschError(f"{path} does not hold the rows of an evaluation: {error}") from None
+        return found
 
     def to_csv(self) -> str:
         """A line for each score."""

@@ -186,11 +186,7 @@ def _read_json_lines(path: Path, field: str) -> Iterator[str]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                try:
-                    data = parse_line(line)
-                except (ValueError, RecursionError) as error:
-                    raise BoschError(f"{path}, line {number}: not valid JSON: {error}") from None
-                yield _take(data, field, f"{path}, line {number}")
+                yield _take(parse_line(path, number, line), field, f"{path}, line {number}")
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
