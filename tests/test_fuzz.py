@@ -133,8 +133,8 @@ def places(tmp_path_factory, alone) -> dict[str, Path]:
 
 HUGE = "99999999999999999999"
 JUNK = ("", " ", "-1", "0", "1", "nan", "inf", "-inf", "1e999", "0.5", "abc", "../x", ",", "1,2", "=", "a=b", HUGE,
-        "\udcff", "\u202e\U0001f600", "x" * 300, "{directory}", "{missing}", "{binary}", "{mask}",
-        "{text}")  # fmt: skip
+        "\ud800", "\udcff", "\u202e\U0001f600", "x" * 300, "{directory}", "{missing}", "{binary}", "{mask}", "{text}",
+        "{missing}\0")  # fmt: skip
 
 TOO_LARGE = {"examples", "heldout", "seeds", "new_tokens", "max_new_tokens", "tokens", "tokens_per_step",
              "sequence_length", "lora_rank"}  # fmt: skip

@@ -1,9 +1,9 @@
 """`bosch analyze`: what masks have in common, and what that says; and what trainings recover."""
 
 import argparse
-from pathlib import Path
 
 from bosch.cli.parser import Command, add_output
+from bosch.common.files import to_path
 from bosch.common.options import TRUST_HELP
 from bosch.errors import BoschError
 
@@ -26,13 +26,13 @@ def run(_: argparse.Namespace) -> None:
 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("masks", type=Path, nargs="+", metavar="FILE|RUN", help=MASK_HELP)
+    parser.add_argument("masks", type=to_path, nargs="+", metavar="FILE|RUN", help=MASK_HELP)
 
 
 def _add_overlap(parser: argparse.ArgumentParser) -> None:
     _add_masks(parser)
     help_text = "masks of another model, by the same methods, for the upper triangle"
-    parser.add_argument("--upper", type=Path, nargs="+", default=[], metavar="FILE|RUN", help=help_text)
+    parser.add_argument("--upper", type=to_path, nargs="+", default=[], metavar="FILE|RUN", help=help_text)
     parser.add_argument("--by-ratio", action="store_true", help="a heat map for each ratio, not one for all masks")
     add_output(parser)
 
@@ -67,9 +67,9 @@ def _turnover(arguments: argparse.Namespace) -> None:
 
 
 def _add_replacement(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("smaller", type=Path, metavar="RUN_SMALL", help="a finished search")
+    parser.add_argument("smaller", type=to_path, metavar="RUN_SMALL", help="a finished search")
     larger_help = "one at a larger ratio, of the same model and window; its held-out set is used"
-    parser.add_argument("larger", type=Path, metavar="RUN_LARGE", help=larger_help)
+    parser.add_argument("larger", type=to_path, metavar="RUN_LARGE", help=larger_help)
     parser.add_argument("--seeds", type=int, default=3, metavar="INT", help="random choices to score (default: 3)")
     parser.add_argument("--trust-remote-code", action="store_true", help=TRUST_HELP)
     add_output(parser)
@@ -107,8 +107,8 @@ def _add_units(parser: argparse.ArgumentParser) -> None:
 
 def _add_locality(parser: argparse.ArgumentParser) -> None:
     scores_help = "a file of the folder unit_scores of a search or a comparison"
-    parser.add_argument("scores", type=Path, metavar="UNIT_SCORES", help=scores_help)
-    parser.add_argument("mask", type=Path, metavar="FILE|RUN", help=MASK_HELP)
+    parser.add_argument("scores", type=to_path, metavar="UNIT_SCORES", help=scores_help)
+    parser.add_argument("mask", type=to_path, metavar="FILE|RUN", help=MASK_HELP)
     add_output(parser)
 
 
@@ -126,7 +126,7 @@ def _locality(arguments: argparse.Namespace) -> None:
 
 def _add_curves(parser: argparse.ArgumentParser) -> None:
     help_text = "the directory of a training with evaluations, finished or not"
-    parser.add_argument("trainings", type=Path, nargs="+", metavar="TRAINING", help=help_text)
+    parser.add_argument("trainings", type=to_path, nargs="+", metavar="TRAINING", help=help_text)
     add_output(parser)
 
 

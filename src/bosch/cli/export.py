@@ -1,19 +1,19 @@
 """`bosch export`: from a search's directory to a checkpoint that loads everywhere."""
 
 import argparse
-from pathlib import Path
 
 from bosch.cli.parser import Command
+from bosch.common.files import to_path
 from bosch.common.options import MODEL, TRUST_HELP, YARN_HELP
 from bosch.errors import BoschError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run, or a model and a mask; and where the checkpoint goes."""
-    parser.add_argument("run_directory", metavar="RUN", type=Path, nargs="?", help="the directory of a search")
+    parser.add_argument("run_directory", metavar="RUN", type=to_path, nargs="?", help="the directory of a search")
     parser.add_argument("--model", metavar=MODEL, help="in place of RUN: a known name, a directory, or a hub id")
-    parser.add_argument("--mask", metavar="FILE", type=Path, help="in place of RUN: the mask to put on the model")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the directory to make")
+    parser.add_argument("--mask", metavar="FILE", type=to_path, help="in place of RUN: the mask to put on the model")
+    parser.add_argument("--output", type=to_path, required=True, metavar="DIR", help="the directory to make")
     parser.add_argument("--overwrite", action="store_true", help="replace an exported model in that directory")
     parser.add_argument(
         "--max-shard-size", default="5GB", metavar="SIZE", help="of one weights file, such as 500MB (default: 5GB)"

@@ -1,10 +1,9 @@
 """`bosch generate`: text from a hybrid, and what its cache weighs."""
 
 import argparse
-from pathlib import Path
 
 from bosch.cli.parser import Command
-from bosch.common.files import read_text
+from bosch.common.files import read_text, to_path
 from bosch.common.options import TRUST_HELP
 from bosch.errors import BoschError
 
@@ -16,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", metavar="TEXT", help="the text to go on from")
-    prompt.add_argument("--file", metavar="FILE", type=Path, help="a UTF-8 file with that text")
+    prompt.add_argument("--file", metavar="FILE", type=to_path, help="a UTF-8 file with that text")
     parser.add_argument(
         "--max-new-tokens", type=int, default=128, metavar="INT", help="tokens to generate at most (default: 128)"
     )

@@ -4,9 +4,9 @@ import argparse
 import dataclasses
 import typing
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
+from bosch.common.files import to_path
 from bosch.common.lookup import lookup
 from bosch.errors import BoschError
 
@@ -62,6 +62,11 @@ class Parser(argparse.ArgumentParser):
             kind = "command" if isinstance(action, argparse._SubParsersAction) else f"value of {_name(action)}"
             self._look_up(kind, value, dict.fromkeys(action.choices))
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if action.type is to_path:  # whose own words argparse would not show
+            return to_path(arg_string)
+        return super()._get_value(action, arg_string)
+
     def _look_up(self, kind: str, name: str, known: dict[str, Any]) -> None:
         try:
             lookup(kind, name, known)
@@ -98,7 +103,7 @@ def add_settings(parser: argparse.ArgumentParser, settings: type[Any], *first: s
 def add_output(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Where the results go, and whether they replace others."""
     group = parser.add_argument_group("results")
-    group.add_argument("--output", type=Path, required=required, metavar="DIR", help="the directory of the results")
+    group.add_argument("--output", type=to_path, required=required, metavar="DIR", help="the directory of the results")
     group.add_argument("--overwrite", action="store_true", help="replace other results in that directory")
 
 

@@ -1,9 +1,9 @@
 """`bosch train`: continual pretraining of a hybrid."""
 
 import argparse
-from pathlib import Path
 
 from bosch.cli.parser import Command, add_settings, given
+from bosch.common.files import to_path
 from bosch.common.options import make_settings
 from bosch.training.settings import PretrainSettings
 
@@ -11,7 +11,7 @@ from bosch.training.settings import PretrainSettings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The hybrid, and one option for each field of the settings."""
     parser.add_argument(
-        "target", metavar="RUN|EXPORT", type=Path, help="the directory of a search, or of an exported hybrid"
+        "target", metavar="RUN|EXPORT", type=to_path, help="the directory of a search, or of an exported hybrid"
     )
     add_settings(parser, PretrainSettings, "texts", "tokens")
 
